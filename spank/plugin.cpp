@@ -15,19 +15,19 @@
 #include <string_view>
 #include <variant>
 
-#include "os/environment.hpp"
-#include "spank/command_line.hpp"
-#include "spank/copies.hpp"
-#include "spank/launcher.hpp"
-#include "spank/node_plan.hpp"
-#include "spank/output.hpp"
-#include "spank/slurm_headers.hpp"
-#include "spank/stepd_session.hpp"
-#include "spank/submitter_session.hpp"
-#include "spank/task_end.hpp"
-#include "spank/task_start.hpp"
-#include "spank/task_trace.hpp"
-#include "step_messages/launch_record.hpp"
+#include "base/os/environment.hpp"
+#include "spank/slurm/copies.hpp"
+#include "spank/slurm/output.hpp"
+#include "spank/slurm/slurm_headers.hpp"
+#include "spank/srun/command_line.hpp"
+#include "spank/srun/launcher.hpp"
+#include "spank/srun/submitter_session.hpp"
+#include "spank/stepd/node_plan.hpp"
+#include "spank/stepd/stepd_session.hpp"
+#include "spank/stepd/task_trace.hpp"
+#include "spank/task/task_end.hpp"
+#include "spank/task/task_start.hpp"
+#include "step/messages/launch_record.hpp"
 
 namespace amldist::spank {
 namespace {
@@ -111,7 +111,7 @@ int settle_in_srun(int status) noexcept {
 bool step_is_ours(spank_t spank) noexcept {
   std::array<char, 8> beginning{};
   const spank_err_t status =
-      spank_getenv(spank, launch_record_variable, beginning.data(), static_cast<int>(beginning.size()));
+      spank_getenv(spank, step::launch_record_variable, beginning.data(), static_cast<int>(beginning.size()));
   return status == ESPANK_SUCCESS || status == ESPANK_NOSPACE;
 }
 
@@ -123,7 +123,7 @@ int refuse_user(const Result<void>& result) {
 
 /// Prints the help text and ends the program, which has done nothing yet.
 [[noreturn]] void answer_help() {
-  std::fputs(option_help().c_str(), stdout);
+  std::fputs(launch::option_help().c_str(), stdout);
   std::fflush(stdout);
   std::_Exit(0);
 }
@@ -131,10 +131,10 @@ int refuse_user(const Result<void>& result) {
 extern "C" int take_option(int /*value*/, const char* text, int remote) {
   return guarded(0, [=] {
     // srun looks for a command before it comes to init_post_opt, so help must be answered here.
-    if (remote == 0 && text != nullptr && is_help(text)) answer_help();
+    if (remote == 0 && text != nullptr && launch::is_help(text)) answer_help();
     const std::string_view option = text != nullptr ? text : "";
     if (auto* const state = submitter()) state->take_option(option);
-    if (auto* const state = std::get_if<StepdSession>(&session())) state->request.option = parse_spec(option);
+    if (auto* const state = std::get_if<StepdSession>(&session())) state->request.option = launch::parse_spec(option);
     return 0;
   });
 }
@@ -154,9 +154,9 @@ struct Arguments {
   int count;
   char** words;
 
-  [[nodiscard]] SitePolicy policy(std::vector<std::string>& complaints) const {
+  [[nodiscard]] launch::SitePolicy policy(std::vector<std::string>& complaints) const {
     const std::vector<std::string_view> arguments(words, words + count);
-    return load_policy(arguments, complaints);
+    return launch::load_policy(arguments, complaints);
   }
 };
 

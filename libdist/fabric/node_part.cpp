@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "core/hex.hpp"
-#include "core/text.hpp"
+#include "base/os/child_process.hpp"
+#include "base/os/whole_file.hpp"
+#include "base/text/hex.hpp"
+#include "base/text/text.hpp"
 #include "fabric/checks/checks.hpp"
 #include "fabric/report/report_json.hpp"
-#include "os/child_process.hpp"
-#include "os/whole_file.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -27,7 +27,7 @@ std::string traits_of(const NodeFacts& node, const CheckRequest& request) {
 }
 
 /// In the child: writes the answer as lines, settings first.
-std::string answer(RdmaPolicy policy, const std::string& sku, bool unknown_fails,
+std::string answer(launch::RdmaPolicy policy, const std::string& sku, bool unknown_fails,
                    const EnvironmentReader& environment) {
   CheckRequest request;
   request.unknown_fails = unknown_fails;
@@ -76,7 +76,7 @@ bool NodePart::is_good() const noexcept {
   return verified && std::ranges::none_of(checks, [](const Check& each) { return each.verdict == Verdict::fail; });
 }
 
-NodePart verify_node_apart(RdmaPolicy policy, const std::string& sku, bool unknown_fails,
+NodePart verify_node_apart(launch::RdmaPolicy policy, const std::string& sku, bool unknown_fails,
                            const EnvironmentReader& environment, std::chrono::milliseconds timeout) {
   const EnvironmentReader copy = snapshot(environment);
   const auto deadline = Clock::now() + timeout;

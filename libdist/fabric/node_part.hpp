@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/environment.hpp"
-#include "core/spec.hpp"
+#include "base/text/environment.hpp"
 #include "fabric/report/verdict.hpp"
+#include "launch/option/spec.hpp"
 
 namespace amldist::fabric {
 
@@ -26,7 +26,7 @@ struct NodePart {
 /// Verifies this node in a separate process, which is killed after `timeout`: a driver whose firmware does not respond
 /// can block a reader of sysfs for a minute. No answer is a failed check. `sku` empty: none expected.
 /// `unknown_fails`: under `require` a check that is unknown comes back as failed.
-[[nodiscard]] NodePart verify_node_apart(RdmaPolicy policy, const std::string& sku, bool unknown_fails,
+[[nodiscard]] NodePart verify_node_apart(launch::RdmaPolicy policy, const std::string& sku, bool unknown_fails,
                                          const EnvironmentReader& environment, std::chrono::milliseconds timeout);
 
 /// The variables to set for tasks on a verified node.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "fabric/between_nodes/job_checks.hpp"
 #include "fabric/between_nodes/ring_test.hpp"
 
@@ -134,7 +134,7 @@ Result<WorldReport> verify_world(const WorldPlace& place, const Result<CheckRequ
   const auto pairs = run_ring(exchange, place, own, plan, *gathered);
   if (!pairs) return pairs.error();
   WorldReport out;
-  out.report = verify_job(gathered->summaries, *pairs, request ? request->policy : RdmaPolicy::require);
+  out.report = verify_job(gathered->summaries, *pairs, request ? request->policy : launch::RdmaPolicy::require);
   for (const Check& check : out.report.checks) {
     // A node's own warnings were printed before the nodes met. Do not repeat them.
     const bool is_new = check.verdict == Verdict::warn && !is_of_a_node(gathered->summaries, check);

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 #include "fabric/checks/check_request.hpp"
 #include "fabric/checks/checks.hpp"
 

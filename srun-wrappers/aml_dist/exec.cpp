@@ -1,9 +1,9 @@
 #include "aml_dist/exec.hpp"
 
-#include "core/text.hpp"
-#include "frameworks/task_environment.hpp"
-#include "os/child_process.hpp"
-#include "os/environment.hpp"
+#include "base/os/child_process.hpp"
+#include "base/os/environment.hpp"
+#include "base/text/text.hpp"
+#include "launch/frameworks/task_environment.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
 #include "shared/task_variables.hpp"
@@ -21,7 +21,7 @@ constexpr const char* help =
 
 int print_help() {
   std::fputs(help, stdout);
-  for (const std::string_view name : task_variables()) {
+  for (const std::string_view name : launch::task_variables()) {
     std::printf("  %.*s\n", static_cast<int>(name.size()), name.data());
   }
   std::fputs("\nExit status: that of COMMAND; 2 wrong usage, or a variable is not set; 126 and 127 as in a shell.\n",

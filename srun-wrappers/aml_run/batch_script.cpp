@@ -4,13 +4,13 @@
 
 #include "aml_run/container.hpp"
 #include "aml_run/download.hpp"
-#include "core/environment.hpp"
-#include "core/spec.hpp"
-#include "core/text.hpp"
+#include "base/text/environment.hpp"
+#include "base/text/text.hpp"
+#include "launch/option/spec.hpp"
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"
 #include "shared/task_variables.hpp"
-#include "step_messages/job_record.hpp"
+#include "step/messages/job_record.hpp"
 
 namespace amldist::run {
 namespace {
@@ -178,7 +178,7 @@ std::string recorded(const Plan& plan, std::string step) {
 /// srun, told where to write which task failed first.
 std::string srun_of(const Plan& plan) {
   const bool writes = !plan.record.empty() && !plan.option.empty();
-  return concat({writes ? concat({job_record_variable, "=\"$job_record\" "}) : "", "srun"});
+  return concat({writes ? concat({step::job_record_variable, "=\"$job_record\" "}) : "", "srun"});
 }
 
 std::string shell_step(const Plan& plan, const std::vector<std::string>& options) {
@@ -219,8 +219,8 @@ Result<void> check_length(const Plan& plan) {
 
 /// What no node can know alone, its partition against the others' and writes between them, before the program starts.
 std::string verification(const Plan& plan) {
-  const auto spec = plan.option.empty() ? Result<Spec>(Spec{}) : parse_spec(plan.option);
-  if (!spec || spec->rdma != RdmaPolicy::require) return {};
+  const auto spec = plan.option.empty() ? Result<launch::Spec>(launch::Spec{}) : launch::parse_spec(plan.option);
+  if (!spec || spec->rdma != launch::RdmaPolicy::require) return {};
   const std::string tool = shell::quote(commands::sibling_program("aml-dist"));
   return concat({"# rdma=require: all nodes are verified, and write to each other, before the program starts.\n",
                  "if ((SLURM_JOB_NUM_NODES > 1)); then\n",

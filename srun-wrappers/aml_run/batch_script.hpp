@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "aml_run/plan.hpp"
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::run {
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "aml_run/job_inputs.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"
 

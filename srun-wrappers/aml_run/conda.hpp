@@ -7,7 +7,7 @@
 
 #include "aml_run/provision_policy.hpp"
 #include "aml_run/yaml_tree.hpp"
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::run {
 

@@ -1,6 +1,6 @@
 #include "aml_run/container.hpp"
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "shared/shell.hpp"
 
 namespace amldist::run {

@@ -7,7 +7,7 @@
 #include <charconv>
 #include <cstdint>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "shared/shell.hpp"
 
 namespace amldist::run {

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "aml_run/growing_file.hpp"
-#include "core/text.hpp"
-#include "os/clock.hpp"
-#include "os/file_descriptor.hpp"
+#include "base/os/file_descriptor.hpp"
+#include "base/text/text.hpp"
+#include "base/time/clock.hpp"
 #include "shared/programs.hpp"
 #include "shared/signals.hpp"
 #include "shared/terminal.hpp"
@@ -59,11 +59,11 @@ class Interrupts {
 
 /// What the job's script and srun have written so far; nullopt: nothing, or not about this run of the job. The file
 /// must be the user's own.
-std::optional<JobRecord> read_record(const std::string& path, const JobState& state, const std::string& id) {
+std::optional<step::JobRecord> read_record(const std::string& path, const JobState& state, const std::string& id) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != ::geteuid()) return std::nullopt;
-  const auto text = commands::read_file(path, longest_job_record);
-  auto record = text ? JobRecord::parse(*text) : std::nullopt;
+  const auto text = commands::read_file(path, step::longest_job_record);
+  auto record = text ? step::JobRecord::parse(*text) : std::nullopt;
   const bool is_current = record && std::to_string(record->job) == id && record->restarts >= state.restarts;
   return is_current ? std::move(record) : std::nullopt;
 }

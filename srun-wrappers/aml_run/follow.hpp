@@ -6,17 +6,17 @@
 #include <string>
 
 #include "aml_run/slurm_job.hpp"
-#include "core/result.hpp"
-#include "step_messages/job_record.hpp"
+#include "base/text/result.hpp"
+#include "step/messages/job_record.hpp"
 
 namespace amldist::run {
 
 /// How a followed job ended.
 struct Followed {
   JobState state;
-  std::optional<JobRecord::FailedTask> first_failure;  ///< as srun recorded it
-  double seconds = 0;                                  ///< since it was submitted
-  bool detached = false;                               ///< the user let it go on alone
+  std::optional<step::JobRecord::FailedTask> first_failure;  ///< as srun recorded it
+  double seconds = 0;                                        ///< since it was submitted
+  bool detached = false;                                     ///< the user let it go on alone
 };
 
 /// The exit status of a followed job: that of the task that failed first, if srun recorded one (the tasks that Slurm

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "os/file_descriptor.hpp"
+#include "base/os/file_descriptor.hpp"
 
 namespace amldist::run {
 

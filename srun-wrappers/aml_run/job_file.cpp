@@ -14,7 +14,7 @@
 #include "aml_run/job_inputs.hpp"
 #include "aml_run/launch_style.hpp"
 #include "aml_run/yaml_reading.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "fabric/sku/sku_table.hpp"
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"

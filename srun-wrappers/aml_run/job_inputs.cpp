@@ -7,7 +7,7 @@
 
 #include "aml_run/download.hpp"
 #include "aml_run/literal_place.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "shared/shell.hpp"
 
 namespace amldist::run {

@@ -9,7 +9,7 @@
 
 #include "aml_run/expressions.hpp"
 #include "aml_run/plan.hpp"
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::run {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <limits>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::run {
 namespace {

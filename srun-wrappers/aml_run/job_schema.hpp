@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "aml_run/yaml_tree.hpp"
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::run {
 

@@ -1,18 +1,18 @@
 // How many nodes and tasks a job has, as far as its options say.
 #pragma once
 
-#include "core/result.hpp"
-#include "core/spec.hpp"
+#include "base/text/result.hpp"
+#include "launch/option/spec.hpp"
 #include "shared/slurm_options.hpp"
 
 namespace amldist::run {
 
 /// Fills in what is not said: the tasks that TensorFlow's roles add up to, else one task on one node.
-void complete_shape(const Spec& spec, commands::SlurmOptions& job);
+void complete_shape(const launch::Spec& spec, commands::SlurmOptions& job);
 
 /// Checks the counts behind --kind against the options, before anything is submitted: srun would find the same, but
 /// only when the job has waited and started. What the options leave open is not checked. Errors: mismatch, with both
 /// numbers.
-[[nodiscard]] Result<void> check_shape(const Spec& spec, const commands::SlurmOptions& job);
+[[nodiscard]] Result<void> check_shape(const launch::Spec& spec, const commands::SlurmOptions& job);
 
 }  // namespace amldist::run

@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "shared/shell.hpp"
 #include "shared/task_variables.hpp"
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "shared/terminal.hpp"
 
 namespace amldist::run {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 
+#include "aml_run/settings.hpp"
 #include "aml_run/yaml_tree.hpp"
-#include "core/settings.hpp"
-#include "core/text.hpp"
-#include "os/environment.hpp"
+#include "base/os/environment.hpp"
+#include "base/text/text.hpp"
 #include "shared/programs.hpp"
 
 namespace amldist::run {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "aml_run/provision_policy.hpp"
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 #include "shared/slurm_options.hpp"
 
 namespace amldist::run {

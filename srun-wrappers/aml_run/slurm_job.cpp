@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
 

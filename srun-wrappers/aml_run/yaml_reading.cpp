@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::run {
 namespace {

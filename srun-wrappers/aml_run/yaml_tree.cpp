@@ -9,7 +9,7 @@
 #include <sstream>
 #include <utility>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "shared/shell.hpp"
 
 namespace amldist::run {

@@ -5,10 +5,10 @@
 #include <optional>
 #include <set>
 
-#include "core/spec.hpp"
+#include "base/os/environment.hpp"
+#include "launch/option/spec.hpp"
 #include "launchers/hosts.hpp"
 #include "launchers/launcher.hpp"
-#include "os/environment.hpp"
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"
 
@@ -163,7 +163,7 @@ Result<std::vector<Chosen>> parse_selection(std::string_view text) {
   for (const std::string_view node : text::split(text, '@')) {
     const auto colon = node.find(':');
     const std::string_view name = node.substr(0, colon);
-    if (!is_host(name)) {
+    if (!launch::is_host(name)) {
       return Error{Errc::invalid_argument, concat({quote(node), " is not a node: write NAME or NAME:SLOT,SLOT"})};
     }
     const auto same = std::ranges::find(out, name, &Chosen::name);

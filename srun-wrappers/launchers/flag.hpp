@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/result.hpp"
-#include "core/text.hpp"
+#include "base/text/result.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::launchers {
 

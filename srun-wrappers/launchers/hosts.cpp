@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include "core/natural_order.hpp"
-#include "core/spec.hpp"
-#include "core/text.hpp"
+#include "base/text/natural_order.hpp"
+#include "base/text/text.hpp"
+#include "launch/option/spec.hpp"
 #include "shared/programs.hpp"
 
 namespace amldist::launchers {
@@ -42,7 +42,7 @@ Result<void> read_line(std::string_view where, std::string_view line, std::vecto
     if (!text::trim(word).empty()) words.push_back(text::trim(word));
   }
   if (words.empty()) return {};
-  if (!is_host(words.front())) {
+  if (!launch::is_host(words.front())) {
     return Error{Errc::invalid_argument, concat({where, quote(words.front()), " is not a host name"})};
   }
   std::optional<std::uint32_t> slots;
@@ -72,7 +72,7 @@ Result<std::vector<Host>> parse_host_list(std::string_view list, std::optional<s
   for (const std::string_view entry : text::split(list, ',')) {
     const auto colon = entry.find(':');
     const std::string_view name = entry.substr(0, colon);
-    if (!is_host(name)) {
+    if (!launch::is_host(name)) {
       return Error{Errc::invalid_argument,
                    concat({quote(entry), " in the list of hosts is not a host: write NAME or NAME:SLOTS"})};
     }

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 #include "shared/slurm_options.hpp"
 
 namespace amldist::launchers {

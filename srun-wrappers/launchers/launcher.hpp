@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 #include "launchers/flag.hpp"
 #include "launchers/step_line.hpp"
 #include "shared/exit_status.hpp"

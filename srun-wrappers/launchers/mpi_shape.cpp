@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "base/os/environment.hpp"
 #include "launchers/mpi_flags.hpp"
-#include "os/environment.hpp"
 
 namespace amldist::launchers {
 

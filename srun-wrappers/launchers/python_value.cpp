@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::launchers {
 namespace {

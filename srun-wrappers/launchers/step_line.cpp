@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "core/text.hpp"
-#include "os/child_process.hpp"
-#include "os/environment.hpp"
+#include "base/os/child_process.hpp"
+#include "base/os/environment.hpp"
+#include "base/text/text.hpp"
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"
 #include "shared/terminal.hpp"

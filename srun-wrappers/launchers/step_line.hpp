@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 #include "shared/slurm_options.hpp"
 
 namespace amldist::launchers {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/os/environment.hpp"
 #include "launchers/launcher.hpp"
 #include "launchers/python_value.hpp"
-#include "os/environment.hpp"
 #include "shared/programs.hpp"
 
 namespace {

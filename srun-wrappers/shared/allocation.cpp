@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/text.hpp"
-#include "os/environment.hpp"
+#include "base/os/environment.hpp"
+#include "base/text/text.hpp"
 #include "shared/programs.hpp"
 
 namespace amldist::commands {

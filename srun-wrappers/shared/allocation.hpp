@@ -1,7 +1,7 @@
 // Where a command runs: outside of any job, in an allocation, or in a task of one.
 #pragma once
 
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 #include "shared/slurm_options.hpp"
 
 namespace amldist::commands {

@@ -5,7 +5,7 @@
 // memory).
 #pragma once
 
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::commands {
 

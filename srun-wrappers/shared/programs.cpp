@@ -13,10 +13,10 @@
 #include <cstring>
 #include <filesystem>
 
-#include "core/text.hpp"
-#include "os/child_process.hpp"
-#include "os/environment.hpp"
-#include "os/whole_file.hpp"
+#include "base/os/child_process.hpp"
+#include "base/os/environment.hpp"
+#include "base/os/whole_file.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::commands {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "core/hex.hpp"
-#include "core/text.hpp"
+#include "base/text/hex.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::shell {
 namespace {

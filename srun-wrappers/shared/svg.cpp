@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::tools {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "core/text.hpp"
-#include "frameworks/task_environment.hpp"
+#include "base/text/text.hpp"
+#include "launch/frameworks/task_environment.hpp"
 
 namespace amldist::commands {
 namespace {
@@ -40,7 +40,7 @@ void each_reference(std::string_view text, Visit visit) {
 }
 
 bool is_task_variable(std::string_view name) {
-  return std::ranges::find(task_variables(), name) != task_variables().end();
+  return std::ranges::find(launch::task_variables(), name) != launch::task_variables().end();
 }
 
 }  // namespace

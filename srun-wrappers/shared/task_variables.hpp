@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/environment.hpp"
-#include "core/result.hpp"
+#include "base/text/environment.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::commands {
 

@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/hex.hpp"
-#include "core/text.hpp"
-#include "os/environment.hpp"
+#include "base/os/environment.hpp"
+#include "base/text/hex.hpp"
+#include "base/text/text.hpp"
 #include "shared/exit_status.hpp"
 
 namespace amldist::commands {

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::commands {
 

@@ -22,9 +22,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/hostlist.hpp"
-#include "frameworks/task_environment.hpp"
-#include "step_messages/launch_record.hpp"
+#include "base/text/hostlist.hpp"
+#include "launch/frameworks/task_environment.hpp"
+#include "step/messages/launch_record.hpp"
 
 namespace {
 
@@ -199,26 +199,26 @@ Step make_step(std::uint32_t nodes, bool cyclic) {
 }
 
 /// What slurmstepd does once for the node's tasks, from the text that srun sent.
-Result<StepPlan> make_plan(const Step& step, const Spec& spec) {
-  const auto record = LaunchRecord::parse(step.record);
+Result<launch::StepPlan> make_plan(const Step& step, const launch::Spec& spec) {
+  const auto record = step::LaunchRecord::parse(step.record);
   if (!record) return record.error();
-  const SlurmNodeView own_node{step.node(), step.nodes, step.tasks(), step.ranks};
+  const launch::SlurmNodeView own_node{step.node(), step.nodes, step.tasks(), step.ranks};
   auto placement = read_placement(step.reader, record->map, own_node);
   if (!placement) return placement.error();
   std::vector<std::string> notes;
-  const RendezvousFacts facts{record->address, record->ports, read_job_name(step.reader, record->job_id),
-                              record->step_id};
+  const launch::RendezvousFacts facts{record->address, record->ports, read_job_name(step.reader, record->job_id),
+                                      record->step_id};
   auto rendezvous = settle(spec, facts, step.reader, notes);
   if (!rendezvous) return rendezvous.error();
-  return StepPlan{spec, std::move(*placement), std::move(*rendezvous), "12.0"};
+  return launch::StepPlan{spec, std::move(*placement), std::move(*rendezvous), "12.0"};
 }
 
 /// One kind and distribution in steps of all sizes, timed in turn.
 void measure_environments(const char* kind, bool cyclic, unsigned rounds, std::vector<Row>& rows,
                           std::vector<Goal>& goals) {
-  const Spec spec = demand(parse_spec(kind));
+  const launch::Spec spec = demand(parse_spec(kind));
   std::deque<Step> steps;  // readers refer to them
-  std::deque<StepPlan> plans;
+  std::deque<launch::StepPlan> plans;
   std::vector<Work> works;
   for (const std::uint32_t nodes : {16U, 160U, 1024U, 10240U}) {
     Step& step = steps.emplace_back(make_step(nodes, cyclic));
@@ -226,7 +226,7 @@ void measure_environments(const char* kind, bool cyclic, unsigned rounds, std::v
       const auto found = step.variables.find(name);
       return found == step.variables.end() ? std::nullopt : std::optional(found->second);
     };
-    const StepPlan& plan = plans.emplace_back(demand(make_plan(step, spec)));
+    const launch::StepPlan& plan = plans.emplace_back(demand(make_plan(step, spec)));
     works.emplace_back([&step, &spec] { keep(make_plan(step, spec)); });
     works.emplace_back([&step, &plan] { keep(task_environment(plan, step.ranks.back(), step.reader)); });
   }

@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "fabric/between_nodes/node_exchange.hpp"
 #include "fabric/checks/checks.hpp"
 

@@ -11,13 +11,13 @@
 #include <cstring>
 #include <vector>
 
-#include "os/clock.hpp"
-#include "wireup/message_code.hpp"
+#include "base/time/clock.hpp"
+#include "world/wireup/message_code.hpp"
 
 namespace amldist {
 namespace {
 
-using wireup::MessageCodes;
+using world::MessageCodes;
 
 template <typename Body>
 double microseconds_of(std::size_t repeats, Body body) {
@@ -36,9 +36,9 @@ void measure(std::size_t bytes, int rounds) {
   const std::vector<std::byte> data(bytes, std::byte{0x5a});
   std::vector<std::byte> copy(bytes);
   const std::array<std::byte, 16> header{};
-  const wireup::Key key = wireup::Key::from_secret("benchmark");
-  MessageCodes crc(Integrity::crc, key);
-  MessageCodes mac(Integrity::mac, key);
+  const world::Key key = world::Key::from_secret("benchmark");
+  MessageCodes crc(world::Integrity::crc, key);
+  MessageCodes mac(world::Integrity::mac, key);
   std::vector<double> of_copy;
   std::vector<double> of_crc;
   std::vector<double> of_mac;

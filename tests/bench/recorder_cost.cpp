@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "recorder/flight_recorder.hpp"
+#include "trace/record/flight_recorder.hpp"
 
 namespace {
 
@@ -34,10 +34,10 @@ double median(std::vector<double> samples) {
   return samples[samples.size() / 2];
 }
 
-double one_line(FlightRecorder& recorder) {
+double one_line(trace::FlightRecorder& recorder) {
   return ns_per_call([&](int i) {
-    const auto ticket = recorder.begin(
-        {Operation::allreduce, DataType::float32, ReduceOp::sum, 0, static_cast<std::uint64_t>(i) + 1, 4096, -1});
+    const auto ticket = recorder.begin({calls::Operation::allreduce, calls::DataType::float32, calls::ReduceOp::sum, 0,
+                                        static_cast<std::uint64_t>(i) + 1, 4096, -1});
     recorder.complete(ticket);
   });
 }
@@ -61,19 +61,19 @@ int main(int argc, char** argv) {
   const bool memory = std::filesystem::is_directory("/dev/shm");
   std::string folder = memory ? "/dev/shm/amldist-bench-XXXXXX" : "/tmp/amldist-bench-XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr) return 1;
-  auto recorder = FlightRecorder::create(folder, {"bench", 0, 1, 0, "here"});
+  auto recorder = trace::FlightRecorder::create(folder, {"bench", 0, 1, 0, "here"});
   if (!recorder) {
     std::fprintf(stderr, "recorder_cost: %s\n", recorder.error().message.c_str());
     return 1;
   }
-  FlightRecorder off;
+  trace::FlightRecorder off;
   std::vector<double> on_ns, off_ns, clock_ns;
   for (int round = 0; round < rounds; ++round) {
     on_ns.push_back(one_line(*recorder));
     off_ns.push_back(one_line(off));
     clock_ns.push_back(two_clock_readings());
   }
-  recorder->close(FlightRecorder::Ending::well);
+  recorder->close(trace::FlightRecorder::Ending::well);
   if (json) {
     std::printf("{\"line_ns\": %.1f, \"off_ns\": %.1f, \"two_clock_readings_ns\": %.1f, \"goal_ns\": %.0f}\n",
                 median(on_ns), median(off_ns), median(clock_ns), goal_ns);

@@ -163,7 +163,7 @@ print("done")
 def worlds(workdir):
     """worlds(ENDING): a command whose ranks are in two worlds each, both made from a store, as PyTorch makes its groups."""
     library = readable_copy(LIBRARY)
-    shutil.copytree(ROOT / "libdist/python/amldist", workdir / "site/amldist", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "libdist/api/python/amldist", workdir / "site/amldist", ignore=shutil.ignore_patterns("__pycache__"))
     (workdir / "worlds.py").write_text(WORLDS)
     return lambda ending: f"/usr/bin/python3 {workdir}/worlds.py {library} {workdir}/site {ending}"
 

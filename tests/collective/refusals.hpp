@@ -2,12 +2,12 @@
 
 #include <string>
 
-#include "collective/calls/watchdog.hpp"
+#include "calls/watchdog.hpp"
 
 namespace amldist::collective {
 
 /// A watchdog for calls that never wait.
-class Refusals : public Watchdog {
+class Refusals : public calls::Watchdog {
  public:
   [[nodiscard]] Result<void> keep_waiting(int /*rank*/) override { return Error{Errc::timeout, "waits"}; }
   [[nodiscard]] Error differs(int rank) override { return {Errc::peer, "differs " + std::to_string(rank)}; }

@@ -20,7 +20,7 @@ import struct
 import sys
 import time
 
-ACCEPTED, CHALLENGE, PROOF = 2, 6, 7  # kinds of frames: libdist/wireup/README.md
+ACCEPTED, CHALLENGE, PROOF = 2, 6, 7  # kinds of frames: libdist/world/wireup/README.md
 SYN = 2
 
 

@@ -110,9 +110,9 @@ def package(tmp_path_factory) -> pathlib.Path:
     """The Python package with its compiled calls, apart from the sources."""
     need("torch")
     folder = tmp_path_factory.mktemp("package")
-    shutil.copytree(ROOT / "libdist/python/amldist", folder / "amldist", ignore=shutil.ignore_patterns("__pycache__", "*.so*"))
+    shutil.copytree(ROOT / "libdist/api/python/amldist", folder / "amldist", ignore=shutil.ignore_patterns("__pycache__", "*.so*"))
     build = folder / "build"
-    for command in (["cmake", "-S", ROOT / "libdist/python/extension", "-B", build, f"-DPython3_EXECUTABLE={VENV}/bin/python"],
+    for command in (["cmake", "-S", ROOT / "libdist/api/python/extension", "-B", build, f"-DPython3_EXECUTABLE={VENV}/bin/python"],
                     ["cmake", "--build", build]):
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     shutil.copy(build / "_calls.abi3.so", folder / "amldist/torch")

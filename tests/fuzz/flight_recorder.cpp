@@ -11,10 +11,10 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/os/file_descriptor.hpp"
 #include "fuzz.hpp"
-#include "os/file_descriptor.hpp"
-#include "recorder/flight_recorder.hpp"
-#include "recorder/last_call.hpp"
+#include "trace/diagnosis/last_call.hpp"
+#include "trace/record/flight_recorder.hpp"
 
 namespace amldist::fuzz {
 namespace {
@@ -29,11 +29,12 @@ class Recorded {
     root_ = {::mkdtemp(pattern.data())};
     const std::string step = root_[0] + "/42.0";
     std::filesystem::create_directory(step);
-    auto recorder = FlightRecorder::create(step, {"42.0", 2, 4, 0, "node1"}, 16);
+    auto recorder = trace::FlightRecorder::create(step, {"42.0", 2, 4, 0, "node1"}, 16);
     require(bool{recorder}, "a recorder is made");
     static_cast<void>(recorder->add_communicator(1, 2, 4));
-    recorder->complete(recorder->begin({Operation::allreduce, DataType::float32, ReduceOp::sum, 0, 1, 4 << 20, -1}));
-    *recorder = FlightRecorder();  // without close() its file stays
+    recorder->complete(recorder->begin(
+        {calls::Operation::allreduce, calls::DataType::float32, calls::ReduceOp::sum, 0, 1, 4 << 20, -1}));
+    *recorder = trace::FlightRecorder();  // without close() its file stays
     std::ifstream made(step + "/2.trace", std::ios::binary);
     whole_.assign(std::istreambuf_iterator<char>(made), {});
     file_ = FileDescriptor(::open((step + "/2.trace").c_str(), O_RDWR | O_CLOEXEC));

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/environment.hpp"
+#include "base/text/environment.hpp"
 
 namespace amldist::fuzz {
 

@@ -1,10 +1,10 @@
 // Slurm's host lists: SLURM_STEP_NODELIST, and the components in srun's record.
-#include "core/hostlist.hpp"
+#include "base/text/hostlist.hpp"
 
 #include <algorithm>
 
 #include "fuzz.hpp"
-#include "placement/components.hpp"
+#include "launch/placement/components.hpp"
 
 namespace amldist::fuzz {
 namespace {
@@ -34,7 +34,7 @@ void try_input(std::string_view input) {
   }
   if (list->size() <= most_checked) check_names(*list);
   // What slurmstepd makes of it when it comes in a heterogeneous step's record.
-  const Component components[] = {{1, 1, std::string(input)}, {2, 1, std::string(input)}};
+  const launch::Component components[] = {{1, 1, std::string(input)}, {2, 1, std::string(input)}};
   constexpr std::size_t most_bytes = 128UL << 20;
   const auto distinct = within(most_bytes, [&components] { return distinct_hosts(components); });
   if (!distinct) return require_sentence(distinct.error().message);

@@ -2,9 +2,9 @@
 #include <sstream>
 #include <string>
 
-#include "core/ipv4.hpp"
+#include "base/net/ipv4.hpp"
+#include "base/net/own_network.hpp"
 #include "fuzz.hpp"
-#include "os/own_network.hpp"
 
 namespace amldist::fuzz {
 namespace {

@@ -1,7 +1,7 @@
 // --aml-dist=..., as srun parses it and, as root, slurmstepd.
-#include "core/spec.hpp"
+#include "launch/option/spec.hpp"
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "fuzz.hpp"
 
 namespace amldist::fuzz {
@@ -9,8 +9,8 @@ namespace {
 
 using text::concat;
 
-std::string written(const ProcessesPerNode& processes) {
-  using Source = ProcessesPerNode::Source;
+std::string written(const launch::ProcessesPerNode& processes) {
+  using Source = launch::ProcessesPerNode::Source;
   switch (processes.source) {
     case Source::node_default:
       return "";
@@ -26,8 +26,8 @@ std::string written(const ProcessesPerNode& processes) {
   return "";
 }
 
-std::string written(const MasterAddress& address) {
-  using Form = MasterAddress::Form;
+std::string written(const launch::MasterAddress& address) {
+  using Form = launch::MasterAddress::Form;
   if (address.form == Form::site_default) return "";
   if (address.form == Form::host) return address.host;
   return address.form == Form::ip ? "ip" : "name";
@@ -38,19 +38,19 @@ std::string written(const std::optional<Number>& number) {
   return number ? std::to_string(*number) : "";
 }
 
-std::string written(RdmaPolicy policy) {
+std::string written(launch::RdmaPolicy policy) {
   constexpr std::string_view names[] = {"require", "prefer", "off"};
   return std::string(names[static_cast<std::size_t>(policy)]);
 }
 
 /// An option that means the same.
-std::string written(const Spec& spec) {
+std::string written(const launch::Spec& spec) {
   std::string out(to_string(spec.kind));
   const auto add = [&out](std::string_view key, const std::string& value) {
     if (!value.empty()) out += concat({",", key, "=", value});
   };
-  add("launch", spec.launch == Launch::per_node ? "per-node" : "");
-  add("slurm_env", spec.slurm_env == SlurmEnv::keep ? "keep" : "");
+  add("launch", spec.launch == launch::Launch::per_node ? "per-node" : "");
+  add("slurm_env", spec.slurm_env == launch::SlurmEnv::keep ? "keep" : "");
   add("nproc_per_node", written(spec.nproc_per_node));
   add("backend", spec.backend);
   add("master_addr", written(spec.master_addr));
@@ -80,8 +80,9 @@ void try_input(std::string_view input) {
   }
   require(input.size() <= longest_option, "a longer option is refused");
   require(!is_help(input), "help is no kind");
-  require(spec->kind != Kind::none || *spec == Spec{}, "none has no keys");
-  require(spec->master_addr.form != MasterAddress::Form::host || is_host(spec->master_addr.host), "a host is one");
+  require(spec->kind != launch::Kind::none || *spec == launch::Spec{}, "none has no keys");
+  require(spec->master_addr.form != launch::MasterAddress::Form::host || is_host(spec->master_addr.host),
+          "a host is one");
   require(!spec->master_port || *spec->master_port > 0, "port 0 is none");
   const auto again = parse_spec(written(*spec));
   require(again && *again == *spec, "an option that is written out means the same");

@@ -1,5 +1,5 @@
 // Python's pickles: dumps of PyTorch's flight recorder, which anybody may have written.
-#include "aml_dist/pickle.hpp"
+#include "aml_dist/trace/pickle.hpp"
 
 #include "fuzz.hpp"
 

@@ -1,8 +1,8 @@
 // plugstack.conf, in which srun looks how Slurm loads the plugin.
-#include "spank/plugstack.hpp"
+#include "spank/slurm/plugstack.hpp"
 
 #include "fuzz.hpp"
-#include "site/site_policy.hpp"
+#include "launch/site/site_policy.hpp"
 
 namespace amldist::fuzz {
 

@@ -1,10 +1,10 @@
 // Sets of ports: port_range=, ip_local_reserved_ports, srun's record. The oracle is a bit for each port.
-#include "core/port_ranges.hpp"
+#include "base/text/port_ranges.hpp"
 
 #include <bitset>
 
 #include "fuzz.hpp"
-#include "rendezvous/step_port.hpp"
+#include "launch/rendezvous/step_port.hpp"
 
 namespace amldist::fuzz {
 namespace {

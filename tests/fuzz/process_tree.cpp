@@ -1,5 +1,5 @@
 // /proc/ID/stat, in which a program may put any name of its own.
-#include "os/process_tree.hpp"
+#include "base/os/process_tree.hpp"
 
 #include <string>
 

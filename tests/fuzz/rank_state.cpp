@@ -1,14 +1,14 @@
 // What a node tells srun of a rank under hang=: whoever has the step's token, so any process of the user's, can send
 // it.
-#include "step_messages/rank_state.hpp"
+#include "step/messages/rank_state.hpp"
 
 #include "fuzz.hpp"
-#include "recorder/hang_diagnosis.hpp"
+#include "trace/diagnosis/hang_diagnosis.hpp"
 
 namespace amldist::fuzz {
 namespace {
 
-using collective::Recording;
+using trace::Recording;
 
 constexpr std::uint32_t tasks = 1000;
 constexpr std::int64_t now_ns = 1'760'000'000'000'000'000;
@@ -22,7 +22,7 @@ void check_members(const Recording& state) {
   }
   for (const auto& call : state.calls) {
     require(state.communicator(call.communicator) != nullptr, "a call is on a communicator of the text");
-    require_sentence(collective::describe_call(call));
+    require_sentence(trace::describe_call(call));
   }
 }
 
@@ -31,10 +31,10 @@ bool check_verdict(const Recording& state) {
   std::vector<Recording> step = {state, state};
   step[1].rank = (state.rank + 1) % tasks;
   for (auto& each : step[1].communicators) each.rank = (each.rank + 1) % each.size;
-  const auto verdict = collective::diagnose_hang(step);
+  const auto verdict = trace::diagnose_hang(step);
   if (!verdict) return false;
-  require(!collective::sentence(*verdict, 60).empty(), "a verdict is told");
-  require(collective::is_same(*verdict, *verdict), "a verdict is the same as itself");
+  require(!trace::sentence(*verdict, 60).empty(), "a verdict is told");
+  require(trace::is_same(*verdict, *verdict), "a verdict is the same as itself");
   return true;
 }
 

@@ -1,5 +1,5 @@
 // The administrator's file and the arguments in plugstack.conf, read in slurmd, slurmstepd and srun.
-#include "site/site_policy.hpp"
+#include "launch/site/site_policy.hpp"
 
 #include "fuzz.hpp"
 
@@ -11,7 +11,7 @@ void try_input(std::string_view input) {
   const std::string_view content = input.substr(0, longest_config);  // more is refused before it is parsed
   const auto lines = within(content.size() * 64 + 4096, [content] { return config_lines(content); });
   for (const std::string_view line : lines) require(!line.empty() && line.find('\n') == line.npos, "a line is a line");
-  SitePolicy policy = SitePolicy::defaults();
+  launch::SitePolicy policy = launch::SitePolicy::defaults();
   // A line with a slip is compared with every name, and told.
   constexpr std::size_t bytes_per_line = 16384;
   const auto complaints = within(content.size() * 256 + lines.size() * bytes_per_line + 4096,
@@ -22,7 +22,7 @@ void try_input(std::string_view input) {
   require(policy.interface.empty() || is_interface_name(policy.interface), "an interface has a possible name");
   require(policy.suffix.empty() || is_host("x" + policy.suffix), "a suffix ends a host's name");
   require(policy.config_file.empty() || policy.config_file.front() == '/', "config= is absolute");
-  SitePolicy again = policy;
+  launch::SitePolicy again = policy;
   static_cast<void>(apply_arguments(again, lines));
   require(again.ports == policy.ports && again.suffix == policy.suffix && again.disabled == policy.disabled &&
               again.default_kind == policy.default_kind && again.rdma_of_partition == policy.rdma_of_partition &&

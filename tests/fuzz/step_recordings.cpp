@@ -12,11 +12,11 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/os/file_descriptor.hpp"
 #include "fuzz.hpp"
-#include "os/file_descriptor.hpp"
-#include "recorder/flight_recorder.hpp"
-#include "recorder/last_call.hpp"
-#include "recorder/stalls.hpp"
+#include "trace/diagnosis/last_call.hpp"
+#include "trace/diagnosis/stalls.hpp"
+#include "trace/record/flight_recorder.hpp"
 
 namespace amldist::fuzz {
 namespace {
@@ -25,15 +25,20 @@ using namespace collective;
 
 constexpr std::uint32_t ranks = 3;
 
-void record_calls(FlightRecorder& recorder, std::uint32_t rank) {
+void record_calls(trace::FlightRecorder& recorder, std::uint32_t rank) {
   const std::uint32_t world = recorder.add_communicator(1, rank, ranks);
   const std::uint32_t part = recorder.add_communicator(2, rank, ranks, "part", world);
-  recorder.complete(recorder.begin({Operation::broadcast, DataType::int8, ReduceOp::sum, world, 1, 100, 0}));
+  recorder.complete(
+      recorder.begin({calls::Operation::broadcast, calls::DataType::int8, calls::ReduceOp::sum, world, 1, 100, 0}));
   if (rank != 1)
-    static_cast<void>(recorder.begin({Operation::allreduce, DataType::float32, ReduceOp::sum, world, 2, 4 << 20, -1}));
-  static_cast<void>(recorder.enqueue({Operation::recv, DataType::float64, ReduceOp::sum, world, 1, 80, 1}));
-  static_cast<void>(recorder.begin({Operation::send, DataType::float64, ReduceOp::sum, part, 1, 80, 2}));
-  recorder.fail(recorder.begin({Operation::barrier, DataType::uint8, ReduceOp::sum, part, 1, 0, -1}), -8);
+    static_cast<void>(recorder.begin(
+        {calls::Operation::allreduce, calls::DataType::float32, calls::ReduceOp::sum, world, 2, 4 << 20, -1}));
+  static_cast<void>(
+      recorder.enqueue({calls::Operation::recv, calls::DataType::float64, calls::ReduceOp::sum, world, 1, 80, 1}));
+  static_cast<void>(
+      recorder.begin({calls::Operation::send, calls::DataType::float64, calls::ReduceOp::sum, part, 1, 80, 2}));
+  recorder.fail(
+      recorder.begin({calls::Operation::barrier, calls::DataType::uint8, calls::ReduceOp::sum, part, 1, 0, -1}), -8);
   if (rank != 2) recorder.close_communicator(part);
   recorder.note("rank 1 (node1) is missing in allreduce #2");
 }
@@ -42,10 +47,10 @@ void record_calls(FlightRecorder& recorder, std::uint32_t rank) {
 class File {
  public:
   File(const std::string& step, std::uint32_t rank) {
-    auto recorder = FlightRecorder::create(step, {"42.0", rank, ranks, 0, "node1"}, 16);
+    auto recorder = trace::FlightRecorder::create(step, {"42.0", rank, ranks, 0, "node1"}, 16);
     require(bool{recorder}, "a recorder is made");
     record_calls(*recorder, rank);
-    *recorder = FlightRecorder();  // without close() its file stays
+    *recorder = trace::FlightRecorder();  // without close() its file stays
     const std::string path = step + "/" + std::to_string(rank) + ".trace";
     std::ifstream made(path, std::ios::binary);
     whole_.assign(std::istreambuf_iterator<char>(made), {});
@@ -104,15 +109,16 @@ bool tell(const std::string& folder) {
     return false;
   }
   for (const std::string& problem : step->problems) require_sentence(problem);
-  for (const Recording& recording : step->recordings) {
+  for (const trace::Recording& recording : step->recordings) {
     require(recording.rank < recording.size, "a rank is below its size");
-    for (const CallRecord& call : recording.calls) require_sentence(describe_call(call));
+    for (const trace::CallRecord& call : recording.calls) require_sentence(describe_call(call));
     const auto last = describe_last_call(recording);
     require(!last || is_last_call(*last), "the last call is of our own words");
   }
-  for (const Stall& stall : find_stalls(step->recordings)) {
+  for (const trace::Stall& stall : find_stalls(step->recordings)) {
     require(!stall.missing.empty(), "somebody keeps the others waiting");
-    for (const MissingRank& straggler : stall.missing) require(!sentence(straggler).empty(), "a straggler is named");
+    for (const trace::MissingRank& straggler : stall.missing)
+      require(!sentence(straggler).empty(), "a straggler is named");
     require(!sentence(stall).empty(), "a stall is told");
   }
   return true;

@@ -9,10 +9,10 @@
 #include <array>
 #include <filesystem>
 
+#include "base/os/file_descriptor.hpp"
 #include "fabric/checks/checks.hpp"
 #include "fabric/sku/sku_table.hpp"
 #include "fuzz.hpp"
-#include "os/file_descriptor.hpp"
 
 namespace amldist::fuzz {
 namespace {
@@ -89,7 +89,7 @@ void try_input(std::string_view input) {
   }
   for (std::size_t i = 0; i < files.size(); ++i) tree.write(files[i], contents[i]);
   fabric::CheckRequest request;
-  request.policy = RdmaPolicy::require;
+  request.policy = launch::RdmaPolicy::require;
   constexpr std::size_t most_bytes = std::size_t{16} << 20;
   const auto report = within(most_bytes, [&] {
     return verify_node(fabric::read_node(fabric::Roots::from_options(tree.root(), "")), request, {});

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "fuzz.hpp"
-#include "placement/task_map.hpp"
+#include "launch/placement/task_map.hpp"
 
 namespace amldist::fuzz {
 
@@ -13,7 +13,7 @@ inline constexpr std::uint32_t most_ranks_checked = 2048;
 
 /// Every rank is on one node; local ranks are dense on each node, node ranks over all nodes; rank 0's node has node
 /// rank 0; PMI's text gives the map back.
-inline void check_map(const TaskMap& map) {
+inline void check_map(const launch::TaskMap& map) {
   std::vector<std::uint32_t> on_node(map.nodes(), 0);
   std::uint32_t nodes_seen = 0;
   for (std::uint32_t rank = 0; rank < map.size(); ++rank) {
@@ -29,7 +29,7 @@ inline void check_map(const TaskMap& map) {
     const auto uniform = map.uniform_tasks_per_node();
     require(!uniform || *uniform == on_node[node], "a uniform number is every node's");
   }
-  const auto again = TaskMap::parse(map.to_string(), map.size(), map.nodes());
+  const auto again = launch::TaskMap::parse(map.to_string(), map.size(), map.nodes());
   require(again && *again == map, "PMI's text gives the same map");
 }
 

@@ -1,7 +1,7 @@
 // SLURM_STEP_TASKS_PER_NODE and SLURM_DISTRIBUTION, and the map of ranks that follows from them.
-#include "core/tasks_per_node.hpp"
+#include "base/text/tasks_per_node.hpp"
 
-#include "core/hostlist.hpp"
+#include "base/text/hostlist.hpp"
 #include "fuzz.hpp"
 #include "task_map_invariants.hpp"
 
@@ -52,7 +52,7 @@ void try_input(std::string_view input) {
   const auto distribution = parse_distribution(distribution_text, std::nullopt, tasks, nodes);
   if (!distribution) return require_sentence(distribution.error().message);
   if (tasks > most_ranks_checked) return;
-  const auto map = TaskMap::from_tasks_per_node(*runs, *distribution);
+  const auto map = launch::TaskMap::from_tasks_per_node(*runs, *distribution);
   if (!map) return require_sentence(map.error().message);
   require(map->size() == tasks && map->nodes() == nodes, "the map has the tasks and nodes that were counted");
   check_map(*map);

@@ -1,5 +1,5 @@
 // What a node tells srun, or rank 0's node, about the waits of its ranks: whoever has the step's token can send it.
-#include "step_messages/wait_shares.hpp"
+#include "step/messages/wait_shares.hpp"
 
 #include "fuzz.hpp"
 
@@ -8,10 +8,10 @@ namespace {
 
 constexpr std::uint32_t tasks = 1000;
 
-void check(const collective::OwnWaits& rank) {
+void check(const trace::OwnWaits& rank) {
   require(rank.rank < tasks && rank.local_rank < tasks, "the rank is one of the step's");
   require(rank.part >= 0 && rank.part <= rank.at_most && rank.at_most <= 1, "a part is one");
-  require(rank.awaited.size() <= collective::OwnWaits::most_awaited, "nobody waits for more");
+  require(rank.awaited.size() <= trace::OwnWaits::most_awaited, "nobody waits for more");
   for (const auto& each : rank.awaited) require(each.is_group || each.id < tasks, "who is waited for is of the step");
 }
 
@@ -30,8 +30,8 @@ void try_input(std::string_view input) {
     add_wait_share(each.host, each, texts);
   }
   for (const std::string& each : texts) require(parse_wait_shares(each, tasks).has_value(), "what is written is read");
-  const auto found = within(8 * most_bytes, [&] { return collective::straggler_of(*ranks); });
-  if (found) require_sentence(collective::sentence(*found));
+  const auto found = within(8 * most_bytes, [&] { return trace::straggler_of(*ranks); });
+  if (found) require_sentence(trace::sentence(*found));
 }
 
 }  // namespace amldist::fuzz

@@ -8,12 +8,12 @@
 
 #include <array>
 
-#include "collective/bootstrap/rank_table.hpp"
 #include "fabric/between_nodes/node_exchange.hpp"
 #include "fuzz.hpp"
-#include "wireup/acceptor.hpp"
-#include "wireup/joiner.hpp"
-#include "wireup/limits.hpp"
+#include "world/bootstrap/rank_table.hpp"
+#include "world/wireup/acceptor.hpp"
+#include "world/wireup/joiner.hpp"
+#include "world/wireup/limits.hpp"
 
 namespace amldist::fuzz {
 namespace {
@@ -23,7 +23,7 @@ using namespace wireup;
 constexpr std::uint32_t size = 4;
 constexpr std::size_t most_bytes = std::size_t{4} << 20;
 
-const Credentials secret = {Key::from_secret("secret of the step"), Trust::authenticated};
+const world::Credentials secret = {world::Key::from_secret("secret of the step"), world::Trust::authenticated};
 
 /// Two connected sockets: the stranger's, and the one that is under test.
 struct Connection {
@@ -37,25 +37,25 @@ struct Connection {
     static_cast<void>(::send(stranger.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
   }
   /// One frame of the tested side's; an empty one where none came.
-  [[nodiscard]] Frame receive() const {
-    FrameReader reader(limits.join_request_bytes);
-    return reader.read(stranger) == FrameReader::State::complete ? reader.take() : Frame();
+  [[nodiscard]] world::Frame receive() const {
+    world::FrameReader reader(limits.join_request_bytes);
+    return reader.read(stranger) == world::FrameReader::State::complete ? reader.take() : world::Frame();
   }
   FileDescriptor stranger;
   FileDescriptor tested;
 };
 
-void check_join_request(const JoinRequest& join_request) {
+void check_join_request(const world::JoinRequest& join_request) {
   require(join_request.number > 0 && join_request.number < size && join_request.group == "42.0",
           "who is let in is of the group");
   if (!join_request.host.empty()) require_sentence(join_request.host);
 }
 
 /// Proves the secret and sends a join request: the pieces that the input gives.
-void join_with(Acceptor& acceptor, Connection& connection, const std::string& content, Clock::time_point now) {
+void join_with(world::Acceptor& acceptor, Connection& connection, const std::string& content, Clock::time_point now) {
   std::string join_request = std::string(frame_head, '\0') + content;
   for (std::size_t i = 0; i < frame_head; ++i) join_request[i] = static_cast<char>(content.size() >> (8 * i) & 0xff);
-  JoinerHandshake handshake(GroupKey(secret, "42.0"), join_request);
+  world::JoinerHandshake handshake(world::GroupKey(secret, "42.0"), join_request);
   connection.send(handshake.hello());
   acceptor.add(std::move(connection.tested), now);
   const auto proof = handshake.take(connection.receive(), {});
@@ -65,7 +65,7 @@ void join_with(Acceptor& acceptor, Connection& connection, const std::string& co
 
 bool accept(Input input) {
   const FileDescriptor no_listener;
-  Acceptor acceptor({"42.0", 1, size}, secret);
+  world::Acceptor acceptor({"42.0", 1, size}, secret);
   std::array<Connection, 8> connections;
   Clock::time_point now{};
   bool has_peers = false;
@@ -90,7 +90,7 @@ bool accept(Input input) {
       acceptor.refuse_all(admitted.error(), Clock::now());
       return true;
     }
-    for (const JoinRequest& each : *admitted) check_join_request(each);
+    for (const world::JoinRequest& each : *admitted) check_join_request(each);
     require(acceptor.is_complete() == acceptor.missing().empty(), "either all are there or some are missing");
   }
   now += limits.join_request_time;
@@ -113,8 +113,9 @@ FileDescriptor impostor(std::string_view bytes) {
 
 bool meet_impostor(std::string_view bytes) {
   const FileDescriptor link = impostor(bytes);
-  const std::string join_request = JoinRequest{"42.0", 1, size, 1, "n", {}}.to_frame().take();
-  const auto accepted = introduce(link, join_request, GroupKey(secret, "42.0"), Clock::now() + std::chrono::seconds(5));
+  const std::string join_request = world::JoinRequest{"42.0", 1, size, 1, "n", {}}.to_frame().take();
+  const auto accepted =
+      introduce(link, join_request, world::GroupKey(secret, "42.0"), Clock::now() + std::chrono::seconds(5));
   require(accepted.ok() && !*accepted, "an impostor is passed by");
   return true;
 }
@@ -125,12 +126,14 @@ bool join_world(std::string_view bytes) {
   const auto deadline = Clock::now() + std::chrono::seconds(5);
   auto answer = read_frame(link, limits.join_request_bytes, deadline);
   if (!answer) return true;
-  if (answer->kind<HandshakeKind>() == HandshakeKind::refused) require_sentence(read_refusal(*answer).message);
+  if (answer->kind<world::HandshakeKind>() == world::HandshakeKind::refused)
+    require_sentence(read_refusal(*answer).message);
   if (!is_acceptance(*answer)) return true;
   auto frame = read_frame(link, limits.frame_bytes, deadline);
   if (!frame) return true;
-  if (frame->kind<HandshakeKind>() == HandshakeKind::refused) require_sentence(read_refusal(*frame).message);
-  const auto table = collective::RankTable::read(frame->text(), size, {});
+  if (frame->kind<world::HandshakeKind>() == world::HandshakeKind::refused)
+    require_sentence(read_refusal(*frame).message);
+  const auto table = world::RankTable::read(frame->text(), size, {});
   if (!table) return true;
   require(table->size() == size, "a table has a place for every rank");
   for (std::uint32_t rank = 0; rank < size; ++rank) {

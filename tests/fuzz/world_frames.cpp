@@ -2,10 +2,10 @@
 // ranks are doing. A rank is trusted, but one with a defect must not bring the others down.
 //
 // Input: a byte that chooses the kind, then the frame's fields.
-#include "collective/control/agreement_message.hpp"
-#include "collective/control/merged_states.hpp"
 #include "fuzz.hpp"
-#include "wireup/frame.hpp"
+#include "world/control/agreement_message.hpp"
+#include "world/control/merged_states.hpp"
+#include "world/wireup/frame.hpp"
 
 namespace amldist::fuzz {
 namespace {
@@ -16,14 +16,14 @@ constexpr std::uint32_t size = 5;
 constexpr std::size_t most_bytes = std::size_t{16} << 20;
 
 /// A frame as a reader hands it over: its length in front is gone.
-wireup::Frame frame_of(std::string_view content) { return wireup::Frame(std::string(content)); }
+world::Frame frame_of(std::string_view content) { return world::Frame(std::string(content)); }
 
 bool read_agreement(std::string_view content) {
   auto frame = frame_of(content);
   const auto message = read_agreement_message(frame);
   if (!message) return true;
   // What is written is read back the same.
-  auto again = frame_of(std::string_view(message->to_frame()).substr(wireup::frame_head));
+  auto again = frame_of(std::string_view(message->to_frame()).substr(world::frame_head));
   const auto copy = read_agreement_message(again);
   require(copy.has_value() && copy->to_frame() == message->to_frame(), "a message survives being passed on");
   return true;
@@ -32,9 +32,9 @@ bool read_agreement(std::string_view content) {
 bool read_states(std::string_view content) {
   auto frame = frame_of(content);
   static_cast<void>(frame.number());
-  const MergedStates states = MergedStates::read(frame, size);
+  const world::MergedStates states = world::MergedStates::read(frame, size);
   for (const auto& [bytes, runs] : states.states()) {
-    for (const MergedStates::Run& run : runs) {
+    for (const world::MergedStates::Run& run : runs) {
       require(run.first < size && run.count <= size - run.first, "states are of ranks of the world");
     }
   }

@@ -87,7 +87,7 @@ class BoardExchange final : public Exchange {
   int round_;
 };
 
-class DeadlineWatchdog final : public Watchdog {
+class DeadlineWatchdog final : public calls::Watchdog {
  public:
   explicit DeadlineWatchdog(Clock::duration patience) : deadline_(Clock::now() + patience) {}
   [[nodiscard]] Result<void> keep_waiting(int) override {
@@ -142,16 +142,17 @@ float sum_at(int size, std::size_t i) {
 // ---- collectives ----
 
 struct Rank {
-  NcclBackend& backend;
+  collective::NcclBackend& backend;
   int rank;
   int size;
   cudaStream_t stream;
 };
 
-Call call_of(const Rank& own, Operation operation, const void* send, void* recv, std::size_t count, int root = 0) {
-  Call call;
+calls::Call call_of(const Rank& own, calls::Operation operation, const void* send, void* recv, std::size_t count,
+                    int root = 0) {
+  calls::Call call;
   call.operation = operation;
-  call.type = DataType::float32;
+  call.type = calls::DataType::float32;
   call.root = root;
   call.count = count;
   call.send = send;
@@ -160,7 +161,7 @@ Call call_of(const Rank& own, Operation operation, const void* send, void* recv,
   return call;
 }
 
-void finish(const Rank& own, const Call& call) {
+void finish(const Rank& own, const calls::Call& call) {
   DeadlineWatchdog watchdog(60s);
   const std::string name(to_string(call.operation));
   if (fine(own.backend.run(call, watchdog), name)) fine(own.backend.synchronize(call.stream, watchdog), name);
@@ -169,15 +170,15 @@ void finish(const Rank& own, const Call& call) {
 void check_reductions(const Rank& own, std::size_t count) {
   const auto size = static_cast<std::size_t>(own.size);
   const DeviceArray<float> send(numbers(own.rank, count * size)), recv{std::vector<float>(count)};
-  finish(own, call_of(own, Operation::allreduce, send.get(), recv.get(), count));
+  finish(own, call_of(own, calls::Operation::allreduce, send.get(), recv.get(), count));
   auto all = recv.read();
   for (std::size_t i = 0; i < count; ++i)
     expect(all[i] == sum_at(own.size, i), "allreduce of " + std::to_string(count));
-  finish(own, call_of(own, Operation::reduce_scatter, send.get(), recv.get(), count));
+  finish(own, call_of(own, calls::Operation::reduce_scatter, send.get(), recv.get(), count));
   all = recv.read();
   const std::size_t first = static_cast<std::size_t>(own.rank) * count;
   for (std::size_t i = 0; i < count; ++i) expect(all[i] == sum_at(own.size, first + i), "reduce_scatter");
-  finish(own, call_of(own, Operation::allreduce, send.get(), send.get(), count));
+  finish(own, call_of(own, calls::Operation::allreduce, send.get(), send.get(), count));
   all = send.read();
   for (std::size_t i = 0; i < count; ++i) expect(all[i] == sum_at(own.size, i), "allreduce in place");
 }
@@ -185,19 +186,19 @@ void check_reductions(const Rank& own, std::size_t count) {
 void check_movements(const Rank& own, std::size_t count) {
   const auto size = static_cast<std::size_t>(own.size);
   const DeviceArray<float> send(numbers(own.rank, count * size)), recv{std::vector<float>(count * size)};
-  finish(own, call_of(own, Operation::alltoall, send.get(), recv.get(), count));
+  finish(own, call_of(own, calls::Operation::alltoall, send.get(), recv.get(), count));
   auto all = recv.read();
   for (std::size_t i = 0; i < count * size; ++i) {
     const auto theirs = numbers(static_cast<int>(i / count), count * size);
     expect(all[i] == theirs[static_cast<std::size_t>(own.rank) * count + i % count], "alltoall");
   }
-  finish(own, call_of(own, Operation::allgather, send.get(), recv.get(), count));
+  finish(own, call_of(own, calls::Operation::allgather, send.get(), recv.get(), count));
   all = recv.read();
   for (std::size_t i = 0; i < count * size; ++i)
     expect(all[i] == numbers(static_cast<int>(i / count), count)[i % count], "allgather");
   const int right = (own.rank + 1) % own.size, left = (own.rank + own.size - 1) % own.size;
-  const std::vector<Call> messages = {call_of(own, Operation::send, send.get(), nullptr, count, right),
-                                      call_of(own, Operation::recv, nullptr, recv.get(), count, left)};
+  const std::vector<calls::Call> messages = {call_of(own, calls::Operation::send, send.get(), nullptr, count, right),
+                                             call_of(own, calls::Operation::recv, nullptr, recv.get(), count, left)};
   DeadlineWatchdog watchdog(60s);
   fine(own.backend.run_group(messages, watchdog), "messages");
   fine(own.backend.synchronize(own.stream, watchdog), "messages");
@@ -213,15 +214,15 @@ void check_deadline(const Rank& own) {
   }
   const DeviceArray<float> data(numbers(own.rank, 1000));
   DeadlineWatchdog watchdog(2s);
-  const auto begun = own.backend.run(call_of(own, Operation::allreduce, data.get(), data.get(), 1000), watchdog);
+  const auto begun = own.backend.run(call_of(own, calls::Operation::allreduce, data.get(), data.get(), 1000), watchdog);
   const auto waited = begun ? own.backend.synchronize(own.stream, watchdog) : begun;
   expect(!waited, "a call without all its ranks must fail");
   expect(waited || waited.error().code == Errc::timeout, "it must fail by its deadline");
   cuda(cudaStreamSynchronize(own.stream), "the stream after the abort");
 }
 
-CudaDriver real_driver() {
-  const auto driver = CudaDriver::bind(::dlopen("libcuda.so.1", RTLD_NOW));
+collective::CudaDriver real_driver() {
+  const auto driver = collective::CudaDriver::bind(::dlopen("libcuda.so.1", RTLD_NOW));
   if (!fine(driver, "the CUDA driver")) std::exit(1);
   return *driver;
 }
@@ -231,11 +232,11 @@ int run_rank(Board& board, int rank, int size) {
   cuda(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
   const int device = rank % devices;
   cuda(cudaSetDevice(device), "cudaSetDevice");
-  const CudaDriver driver = real_driver();
+  const collective::CudaDriver driver = real_driver();
   BoardExchange exchange(board, rank, size, 0);
   const char* const named = std::getenv("AMLDIST_NCCL");
-  auto backend =
-      NcclBackend::create(load_nccl(named != nullptr ? named : ""), driver, device, exchange, Clock::now() + 120s);
+  auto backend = collective::NcclBackend::create(load_nccl(named != nullptr ? named : ""), driver, device, exchange,
+                                                 Clock::now() + 120s);
   if (!fine(backend, "the communicator")) return 1;
   cudaStream_t stream = nullptr;
   cuda(cudaStreamCreate(&stream), "cudaStreamCreate");
@@ -243,7 +244,7 @@ int run_rank(Board& board, int rank, int size) {
   for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{1} << 18})
     check_reductions(own, count);
   check_movements(own, 257);
-  finish(own, call_of(own, Operation::barrier, nullptr, nullptr, 0));
+  finish(own, call_of(own, calls::Operation::barrier, nullptr, nullptr, 0));
   const auto memory = own.backend.allocate(1 << 20);
   if (fine(memory, "registered memory")) {
     expect(device_of(driver, *memory) == device, "registered memory is on the device");
@@ -263,7 +264,7 @@ float to_float(std::uint16_t bfloat) {
 }
 
 /// Tensors of many sizes and alignments, packed into bfloat16 and half their value, and back doubled.
-void check_kernels(const DeviceKernels& kernels) {
+void check_kernels(const collective::DeviceKernels& kernels) {
   constexpr int float32 = 7, bfloat16 = 9;
   constexpr std::size_t tensors = 500;  // more than one kernel takes
   std::vector<amldist_device_piece> pieces;

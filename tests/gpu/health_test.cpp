@@ -25,20 +25,21 @@ void expect(bool condition, const std::string& what) {
   std::printf("gpu: FAILED: %s\n", what.c_str());
 }
 
-void the_driver_tells_about_each_gpu(const GpuStates& states) {
+void the_driver_tells_about_each_gpu(const fabric::GpuStates& states) {
   expect(states.problem.empty(), "the driver answers: " + states.problem);
   expect(states.driver.find('.') != std::string::npos, "the driver has a version: " + states.driver);
-  for (const GpuState& gpu : states.gpus) {
+  for (const fabric::GpuState& gpu : states.gpus) {
     const std::string name = "GPU " + std::to_string(gpu.index) + ": ";
     expect(gpu.problem.empty(), name + gpu.problem);
     expect(gpu.address.find(':') != std::string::npos, name + "has an address on the bus");
     expect(gpu.throttle.has_value() && gpu.persistence.has_value(), name + "tells of throttling and persistence");
   }
   // Whatever they find, they must understand what a real driver says.
-  for (const Check& check : verify_gpus(states, NodeFacts(), {}, std::nullopt, RdmaPolicy::require)) {
+  for (const fabric::Check& check :
+       verify_gpus(states, fabric::NodeFacts(), {}, std::nullopt, launch::RdmaPolicy::require)) {
     std::printf("gpu: %s %s: %s\n", std::string(to_string(check.verdict)).c_str(), check.id.c_str(),
                 check.evidence.c_str());
-    expect(check.verdict != Verdict::unknown, check.id + " is unknown");
+    expect(check.verdict != fabric::Verdict::unknown, check.id + " is unknown");
   }
 }
 
@@ -48,13 +49,13 @@ void memory_of_a_gpu_can_be_had() {
   if (!cuda) return;
   const auto addresses = gpu_addresses(*cuda);
   expect(!addresses.empty(), "CUDA names the GPUs");
-  const auto memory = CudaMemory::allocate(*cuda, 0, std::size_t{8} << 20);
+  const auto memory = fabric::CudaMemory::allocate(*cuda, 0, std::size_t{8} << 20);
   expect(memory.ok() && memory->address() != nullptr, memory ? "an address" : memory.error().message);
   if (memory) std::printf("gpu: memory as DMA-BUF: %s\n", memory->exported() ? "yes" : "not here");
 }
 
 void nccl_is_measured_between_several(std::size_t gpus) {
-  const NcclSpeed speed = measure_nccl("", "", 120s);
+  const fabric::NcclSpeed speed = measure_nccl("", "", 120s);
   std::printf("gpu: NCCL: %s %.0f GB/s\n", speed.problem.c_str(), speed.gigabytes);
   expect(!speed.failed, speed.problem);
   if (gpus > 1 && speed.problem.empty()) expect(speed.gigabytes > 1, "more than 1 GB/s");
@@ -63,7 +64,7 @@ void nccl_is_measured_between_several(std::size_t gpus) {
 }  // namespace
 
 int main() {
-  const GpuStates states = read_gpu_states(GpuVendor::nvidia, "", 30s);
+  const fabric::GpuStates states = read_gpu_states(fabric::GpuVendor::nvidia, "", 30s);
   if (!states.asked || states.gpus.empty()) {
     std::printf("gpu: skipped: %s\n", states.problem.c_str());
     return 77;

@@ -5,7 +5,8 @@
 // CASE: operations; or how the last rank fails: missing (its peers wait for a request), silent (they wait for their
 // stream, which knows nothing of us), ahead (they make call after call meanwhile), gone, other (it makes another call).
 // Of the CUDA runtime only what is declared
-// below is used, so that the same program runs over memory that is only called a device's (tests/nccl/processes).
+// below is used, so that the same program runs over memory that is only called a device's
+// (libdist/collective/test/gpu/processes).
 #include <unistd.h>
 
 #include <algorithm>

@@ -8,10 +8,10 @@
 #include <numeric>
 #include <vector>
 
-#include "collective/bootstrap/joined_ranks.hpp"
-#include "collective/bootstrap/tree_shape.hpp"
-#include "collective/control/agreement.hpp"
-#include "collective/control/tree_gather.hpp"
+#include "world/bootstrap/joined_ranks.hpp"
+#include "world/bootstrap/tree_shape.hpp"
+#include "world/control/agreement.hpp"
+#include "world/control/tree_gather.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -20,11 +20,11 @@ constexpr std::uint32_t each = 8;
 
 /// Rank 0's list, when leaders come in the order of their ranks.
 std::string joined_table(std::uint32_t nodes) {
-  JoinedRanks joined_ranks({"group", 0, nodes * each});
+  world::JoinedRanks joined_ranks({"group", 0, nodes * each});
   for (std::uint32_t node = 0; node < nodes; ++node) {
     const std::string host = "node" + std::to_string(node);
-    const wireup::JoinRequest join_request = {"group", node * each, nodes * each, node * each + 1U, host, {}};
-    const TreePosition position =
+    const world::JoinRequest join_request = {"group", node * each, nodes * each, node * each + 1U, host, {}};
+    const world::TreePosition position =
         joined_ranks.add_leader(join_request, {host, host, 0, Ipv4{0x0a000000 + node}}, 20000);
     for (std::uint32_t i = 1; i < each; ++i) {
       joined_ranks.add(
@@ -42,7 +42,7 @@ struct Cost {
 };
 
 /// Every rank says the same in a gather: "all is well".
-Cost gather(const RankTable& table) {
+Cost gather(const world::RankTable& table) {
   struct Mail {
     std::uint32_t to;
     std::size_t hop;
@@ -51,19 +51,21 @@ Cost gather(const RankTable& table) {
   const std::uint32_t size = table.size();
   std::vector<std::uint32_t> members(size);
   std::iota(members.begin(), members.end(), 0U);
-  const CommTree tree(table, members);
+  const world::CommTree tree(table, members);
   Cost cost = {std::vector<std::size_t>(size), std::vector<std::size_t>(size), 0, 0};
   std::deque<Mail> queue;
   std::vector<std::size_t> hop_of_rank(size);
-  std::vector<std::unique_ptr<TreeGather>> ranks;
+  std::vector<std::unique_ptr<world::TreeGather>> ranks;
   for (std::uint32_t rank = 0; rank < size; ++rank) {
-    ranks.push_back(std::make_unique<TreeGather>(TreeGather::Outside{
-        [&, rank](std::uint32_t to, const std::string& frame) {
-          ++cost.sent[rank];
-          cost.bytes[rank] += frame.size();
-          queue.push_back({to, hop_of_rank[rank] + 1, frame});
-        },
-        [&](const GatherKey& /*key*/, const Pieces& pieces) { cost.done += pieces.size() == size ? 1U : 0U; }}));
+    ranks.push_back(std::make_unique<world::TreeGather>(
+        world::TreeGather::Outside{[&, rank](std::uint32_t to, const std::string& frame) {
+                                     ++cost.sent[rank];
+                                     cost.bytes[rank] += frame.size();
+                                     queue.push_back({to, hop_of_rank[rank] + 1, frame});
+                                   },
+                                   [&](const world::GatherKey& /*key*/, const calls::Pieces& pieces) {
+                                     cost.done += pieces.size() == size ? 1U : 0U;
+                                   }}));
   }
   for (std::uint32_t rank = 0; rank < size; ++rank)
     ranks[rank]->begin({1, 1}, rank, "", neighbours_in_tree(tree, rank));
@@ -71,8 +73,8 @@ Cost gather(const RankTable& table) {
     const Mail& mail = queue.front();
     hop_of_rank[mail.to] = std::max(hop_of_rank[mail.to], mail.hop);
     cost.hops = std::max(cost.hops, mail.hop);
-    Frame frame(mail.frame.substr(wireup::frame_head));
-    if (frame.kind<FrameKind>() == FrameKind::piece) ranks[mail.to]->on_piece(frame);
+    world::Frame frame(mail.frame.substr(world::frame_head));
+    if (frame.kind<world::FrameKind>() == world::FrameKind::piece) ranks[mail.to]->on_piece(frame);
     else ranks[mail.to]->on_pieces(frame);
   }
   return cost;
@@ -81,10 +83,10 @@ Cost gather(const RankTable& table) {
 /// The ranks of one communicator that agree.
 class Agreeing {
  public:
-  explicit Agreeing(const RankTable& table) : table_(table), members_(table.size()), hop_(table.size()) {
+  explicit Agreeing(const world::RankTable& table) : table_(table), members_(table.size()), hop_(table.size()) {
     std::iota(members_.begin(), members_.end(), 0U);
     cost_ = {std::vector<std::size_t>(table.size()), std::vector<std::size_t>(table.size()), 0, 0};
-    const auto tree = std::make_shared<const CommTree>(table, members_);
+    const auto tree = std::make_shared<const world::CommTree>(table, members_);
     ranks_.reserve(table.size());
     for (std::uint32_t rank = 0; rank < table.size(); ++rank)
       ranks_.push_back(std::make_unique<Rank>(*this, tree, rank));
@@ -107,7 +109,7 @@ class Agreeing {
     }
     drain();
     for (const auto& rank : ranks_) {
-      const Decision* const decision = rank->agreement.decision(1);
+      const world::Decision* const decision = rank->agreement.decision(1);
       const bool is_right = decision != nullptr && decision->excluded.size() == (lost_ ? 1U : 0U);
       cost_.done += rank->own == lost_ || is_right ? 1U : 0U;
     }
@@ -115,17 +117,17 @@ class Agreeing {
   }
 
  private:
-  struct Rank final : FailureDetectorHost {
-    Rank(Agreeing& in, const std::shared_ptr<const CommTree>& tree, std::uint32_t number)
+  struct Rank final : world::FailureDetectorHost {
+    Rank(Agreeing& in, const std::shared_ptr<const world::CommTree>& tree, std::uint32_t number)
         : all(in), own(number), agreement(*this, 1, in.members_, tree, number) {}
     [[nodiscard]] std::uint32_t rank() const noexcept override { return own; }
     [[nodiscard]] std::uint32_t size() const noexcept override { return all.table_.size(); }
-    [[nodiscard]] const RankTable& table() const noexcept override { return all.table_; }
+    [[nodiscard]] const world::RankTable& table() const noexcept override { return all.table_; }
     [[nodiscard]] const std::string& host_of(std::uint32_t world_rank) const override {
       return all.table_.host_of(world_rank);
     }
-    [[nodiscard]] std::optional<Liveness> end_of(std::uint32_t world_rank) const noexcept override {
-      return hears_of_it && world_rank == all.lost_ ? std::optional(Liveness::dead) : std::nullopt;
+    [[nodiscard]] std::optional<world::Liveness> end_of(std::uint32_t world_rank) const noexcept override {
+      return hears_of_it && world_rank == all.lost_ ? std::optional(world::Liveness::dead) : std::nullopt;
     }
     [[nodiscard]] std::span<const std::uint32_t> ended() const noexcept override {
       return hears_of_it ? std::span(&*all.lost_, 1) : std::span<const std::uint32_t>();
@@ -140,7 +142,7 @@ class Agreeing {
     Agreeing& all;
     const std::uint32_t own;
     bool hears_of_it = false;
-    Agreement agreement;
+    world::Agreement agreement;
   };
   struct Mail {
     std::uint32_t from;
@@ -155,12 +157,12 @@ class Agreeing {
       if (mail.to == lost_) continue;
       hop_[mail.to] = std::max(hop_[mail.to], mail.hop);
       cost_.hops = std::max(cost_.hops, mail.hop);
-      Frame frame(mail.frame.substr(wireup::frame_head));
+      world::Frame frame(mail.frame.substr(world::frame_head));
       if (const auto message = read_agreement_message(frame)) ranks_[mail.to]->agreement.take(mail.from, *message);
     }
   }
 
-  const RankTable& table_;
+  const world::RankTable& table_;
   std::vector<std::uint32_t> members_;
   std::vector<std::size_t> hop_;
   Cost cost_;
@@ -179,7 +181,7 @@ int run() {
       "agree_most_sent,agree_messages,agree_hops,lost_most_sent,lost_most_bytes,lost_messages,lost_hops,complete");
   for (const std::uint32_t nodes : {16U, 64U, 256U, 1024U, 4096U, 10240U}) {
     const std::string bytes = joined_table(nodes);
-    const auto table = RankTable::read(bytes, nodes * each, {});
+    const auto table = world::RankTable::read(bytes, nodes * each, {});
     if (!table) return 1;
     const Cost cost = gather(*table);
     const Cost agreed = Agreeing(*table).run({});

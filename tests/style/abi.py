@@ -15,7 +15,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BASELINE = pathlib.Path(__file__).with_name("libamldist.abi")
-HEADERS = ROOT / "libdist/include/amldist"
+HEADERS = ROOT / "libdist/api/include/amldist"
 LIBRARY = ROOT / "build-development/lib/libamldist.so"
 BROKEN = 8  # of abidiff's exit status: what was compiled against the old library does not work with the new one
 

@@ -14,7 +14,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARTS = ("libdist", "spank", "srun-wrappers")
-SEARCHED = ("libdist", "libdist/include", "srun-wrappers", "")  # the build's -I, in any order: no name is in two of them
+SEARCHED = ("libdist", "libdist/api/include", "srun-wrappers", "")  # the build's -I, in any order: no name is in two of them
+TESTS = "test"  # the name of the folders beside the wings that hold their unit tests
 SUFFIXES = {".cpp", ".hpp", ".h", ".c", ".cu", ".in"}
 BEGIN, END = "<!-- include table -->", "<!-- end -->"
 
@@ -33,9 +34,9 @@ def graph_of(root: pathlib.Path) -> Graph:
     graph: Graph = {}
     for part in PARTS:
         for file in sorted((root / part).rglob("*")):
-            if file.suffix not in SUFFIXES or not file.is_file():
-                continue
             folder = file.parent.relative_to(root).as_posix()
+            if file.suffix not in SUFFIXES or not file.is_file() or TESTS in folder.split("/"):
+                continue
             own = graph.setdefault(folder, {})
             for number, line in enumerate(file.read_text().splitlines(), 1):
                 if not (found := re.match(r'\s*#\s*include\s+["<]([^">]+)[">]', line)):

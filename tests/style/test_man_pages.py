@@ -42,7 +42,7 @@ def test_a_subcommand_has_its_paragraph(subcommand):
 
 def functions() -> dict[str, list[str]]:
     """Of the C interface: name and parameters, with pointers as the pages have them: `char *text`."""
-    header = (ROOT / "libdist/include/amldist/amldist.h").read_text()
+    header = (ROOT / "libdist/api/include/amldist/amldist.h").read_text()
     found = re.findall(r"^AMLDIST_API [^;(]*?\b(amldist_\w+)\(([^;]*?)\);", header, re.MULTILINE | re.DOTALL)
     return {name: [re.sub(r"(\*+) (?=\w)", r" \1", " ".join(each.split())) for each in parameters.split(",")]
             for name, parameters in found}
@@ -69,7 +69,7 @@ def test_a_function_is_named_and_shown_as_the_header_has_it(function):
 
 
 def arguments() -> list[str]:
-    text = (ROOT / "libdist/site/site_policy.cpp").read_text()
+    text = (ROOT / "libdist/launch/site/site_policy.cpp").read_text()
     return re.findall(r'"([a-z_.]+)"', re.search(r"\n( +\"port_range\", .*?)\};", text, re.DOTALL)[1])
 
 
@@ -80,7 +80,7 @@ def test_an_argument_of_plugstack_is_described(argument):
 
 
 def keys() -> list[str]:
-    return re.findall(r'^ *Key\{"([a-z_]+)",', (ROOT / "libdist/core/spec.cpp").read_text(), re.MULTILINE)
+    return re.findall(r'^ *Key\{"([a-z_]+)",', (ROOT / "libdist/launch/option/spec.cpp").read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("key", keys())

@@ -11,7 +11,7 @@ OPTIONS = (ROOT / "contrib/plugstack/options.conf").read_text()
 
 
 def arguments() -> list[str]:
-    text = (ROOT / "libdist/site/site_policy.cpp").read_text()
+    text = (ROOT / "libdist/launch/site/site_policy.cpp").read_text()
     return re.findall(r'"([a-z_.]+)"', re.search(r"argument_names = \{(.*?)\};", text, re.DOTALL)[1])
 
 

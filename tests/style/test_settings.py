@@ -1,4 +1,4 @@
-"""The table of settings (libdist/core/settings.cpp), its documents and the sources say the same.
+"""The tables of settings (settings.cpp of each wing), their documents and the sources say the same.
 
 python3 tests/style/test_settings.py writes the table into docs/environment-reference.md.
 """
@@ -12,17 +12,26 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs/environment-reference.md"
 HEADING = "## Variables that libamldist and the tools read\n"
 SOURCES = [path for folder in ("libdist", "spank", "srun-wrappers") for path in sorted((ROOT / folder).rglob("*"))
-           if path.suffix in (".cpp", ".hpp", ".c", ".h")]
+           if path.suffix in (".cpp", ".hpp", ".c", ".h") and "test" not in path.parts]
 # Variables that aml-dist sets for itself and reads back: no settings.
 MARKS = {"AMLDIST_BACKEND", "AMLDIST_HIDDEN_", "AMLDIST_HIDDEN_PMIX_NAMESPACE", "AMLDIST_HIDDEN_PMIX_RANK",
          "AMLDIST_HIDDEN_SLURM_NPROCS", "AMLDIST_HIDDEN_SLURM_NTASKS", "AMLDIST_HIDDEN_SLURM_STEP_ID", "AMLDIST_JOB_RECORD",
          "AMLDIST_STAMP"}
 
 
+TABLES = [ROOT / path for path in ("libdist/launch/option/settings", "libdist/trace/record/settings", "libdist/world/settings",
+                                   "libdist/collective/settings", "libdist/fabric/facts/settings",
+                                   "srun-wrappers/aml_run/settings")]
+
+
 def settings() -> list[dict[str, str]]:
-    """The rows of the table in the source."""
-    names = dict(re.findall(r'string_view (\w+) = "(\w+)";', (ROOT / "libdist/core/settings.hpp").read_text()))
-    table = re.search(r"SettingDescription>\(\{\n(.*?)\n\}\);", (ROOT / "libdist/core/settings.cpp").read_text(), re.DOTALL)
+    """The rows of all tables in the sources, by name."""
+    return sorted((row for table in TABLES for row in rows_of(table)), key=lambda row: row["name"])
+
+
+def rows_of(path: pathlib.Path) -> list[dict[str, str]]:
+    names = dict(re.findall(r'string_view (\w+) = "(\w+)";', path.with_suffix(".hpp").read_text()))
+    table = re.search(r"SettingDescription>\(\{\n(.*?)\n\}\);", path.with_suffix(".cpp").read_text(), re.DOTALL)
     rows = []
     for row in re.findall(r"\{variable::(\w+),(.*?)\}", table[1], re.DOTALL):
         cells = [re.sub(r'"\s*"', "", cell) for cell in re.findall(r'"(?:[^"\\]|\\.)*"(?:\s+"(?:[^"\\]|\\.)*")*', row[1])]
@@ -79,7 +88,7 @@ def test_the_manual_page_has_the_default_timeout():
     default = next(row["default"] for row in settings() if row["name"] == "AMLDIST_TIMEOUT_MS")
     page = (ROOT / "docs/man/amldist_init.3").read_text()
     assert f"default {default}" in re.search(r"\.It Ev AMLDIST_TIMEOUT_MS\n(.*?)\.It", page, re.DOTALL)[1]
-    code = (ROOT / "libdist/core/settings.hpp").read_text()
+    code = (ROOT / "libdist/world/settings.hpp").read_text()
     assert re.search(r"timeout\{([\d']+)\}", code)[1].replace("'", "") == default
 
 
@@ -92,8 +101,8 @@ def test_the_reference_has_what_is_set_for_ourselves(mark):
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_source_reads_no_variable_past_the_table(path):
     code = re.sub(r"//[^\n]*|/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
-    if path != ROOT / "libdist/core/settings.hpp":
-        assert not set(re.findall(r'"(AMLDIST_\w+)"', code)) - MARKS, "name it in core/settings.hpp, with a row of the table"
+    if path.with_suffix("") not in TABLES and "test" not in path.parts:
+        assert not set(re.findall(r'"(AMLDIST_\w+)"', code)) - MARKS, "name it in the settings.hpp of its wing, with a row of the table"
 
 
 if __name__ == "__main__":

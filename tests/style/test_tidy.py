@@ -5,7 +5,7 @@ import sys
 
 import tidy
 
-KNOWN = ["libdist/core/text.cpp", "libdist/core/spec.cpp", "libdist/capi/guard.cpp"]
+KNOWN = ["libdist/base/text/text.cpp", "libdist/launch/option/spec.cpp", "libdist/api/c/guard.cpp"]
 
 
 def test_what_has_changed_is_tidy():
@@ -14,13 +14,13 @@ def test_what_has_changed_is_tidy():
 
 
 def test_a_header_is_looked_at_in_the_file_of_its_name():
-    assert tidy.translation_units(["libdist/core/text.hpp"], KNOWN) == ["libdist/core/text.cpp"]
+    assert tidy.translation_units(["libdist/base/text/text.hpp"], KNOWN) == ["libdist/base/text/text.cpp"]
 
 
 def test_a_header_without_such_a_file_is_looked_at_where_it_is_included():
-    assert tidy.translation_units(["libdist/core/result.hpp"], ["libdist/recorder/last_call.cpp", *KNOWN]) == ["libdist/recorder/last_call.cpp"]
+    assert tidy.translation_units(["libdist/base/text/result.hpp"], ["libdist/trace/diagnosis/last_call.cpp", *KNOWN]) == ["libdist/trace/diagnosis/last_call.cpp"]
 
 
 def test_a_file_is_looked_at_once_and_what_is_no_code_is_not():
-    names = ["libdist/core/text.cpp", "libdist/core/text.hpp", "libdist/CMakeLists.txt", "libdist/core/README.md"]
-    assert tidy.translation_units(names, KNOWN) == ["libdist/core/text.cpp"]
+    names = ["libdist/base/text/text.cpp", "libdist/base/text/text.hpp", "libdist/CMakeLists.txt", "libdist/base/text/README.md"]
+    assert tidy.translation_units(names, KNOWN) == ["libdist/base/text/text.cpp"]

@@ -1,4 +1,4 @@
-"""Flight recorder files as libdist/recorder/record_format.hpp describes them, written without its help."""
+"""Flight recorder files as libdist/trace/record/record_format.hpp describes them, written without its help."""
 
 from __future__ import annotations
 

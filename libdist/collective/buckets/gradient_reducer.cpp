@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/text.hpp"
-#include "os/tick_clock.hpp"
+#include "base/text/text.hpp"
+#include "base/time/tick_clock.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -21,15 +21,15 @@ constexpr std::uint64_t at_once_ns = 200'000;
 
 }  // namespace
 
-GradientReducer::GradientReducer(Communicator& comm, DataType type, const ReducerOptions& options)
+GradientReducer::GradientReducer(Communicator& comm, calls::DataType type, const ReducerOptions& options)
     : comm_(comm),
       type_(type),
       options_(options),
       fuse_bytes_(options.fuse_bytes.value_or(comm.identity().nodes > 1 ? fuse_between_nodes : fuse_in_a_node)) {}
 
 Result<std::unique_ptr<GradientReducer>> GradientReducer::create(Communicator& comm,
-                                                                 std::span<const std::size_t> counts, DataType type,
-                                                                 const ReducerOptions& options) {
+                                                                 std::span<const std::size_t> counts,
+                                                                 calls::DataType type, const ReducerOptions& options) {
   std::unique_ptr<GradientReducer> made(new GradientReducer(comm, type, options));
   std::size_t left = std::numeric_limits<std::size_t>::max() / 4;
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -160,11 +160,11 @@ void GradientReducer::list_segments(Bucket& bucket) const {
 
 /// Begins the calls.
 Result<void> GradientReducer::launch(Bucket& bucket) {
-  Call call;
-  call.operation = Operation::allreduce;
+  calls::Call call;
+  call.operation = calls::Operation::allreduce;
   call.type = type_;
   call.redop = options_.op;
-  std::vector<Call> calls;
+  std::vector<calls::Call> calls;
   if (bucket.plan.alone) {
     for (const Placement& place : bucket.plan.tensors) {
       const Tensor& tensor = tensors_[place.tensor];

@@ -19,7 +19,7 @@ struct ReducerOptions {
   BucketLimits limits;
   /// Own buffers up to this size are copied together; by default what tests/bench found for the layout.
   std::optional<std::size_t> fuse_bytes;
-  ReduceOp op = ReduceOp::avg;
+  calls::ReduceOp op = calls::ReduceOp::avg;
 };
 
 /// Belongs to one communicator and must not outlive it. One thread at a time. Every rank makes the same calls on
@@ -28,7 +28,8 @@ class GradientReducer {
  public:
   [[nodiscard]] static Result<std::unique_ptr<GradientReducer>> create(Communicator& comm,
                                                                        std::span<const std::size_t> counts,
-                                                                       DataType type, const ReducerOptions& options);
+                                                                       calls::DataType type,
+                                                                       const ReducerOptions& options);
   ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
@@ -65,7 +66,7 @@ class GradientReducer {
     Unit plan;
     std::byte* memory = nullptr;
     std::vector<std::byte> private_memory;  ///< where the communicator has none
-    BufferSegments segments;                ///< the caller's own buffers and the views between them; none: views only
+    calls::BufferSegments segments;         ///< the caller's own buffers and the views between them; none: views only
     bool segments_are_listed = false;
     std::size_t missing = 0;          ///< tensors that are not ready
     std::uint64_t launched_at = 0;    ///< nanoseconds
@@ -73,7 +74,7 @@ class GradientReducer {
     std::shared_ptr<Request> request;
   };
 
-  GradientReducer(Communicator& comm, DataType type, const ReducerOptions& options);
+  GradientReducer(Communicator& comm, calls::DataType type, const ReducerOptions& options);
   [[nodiscard]] std::size_t bytes_of(const Tensor& tensor) const noexcept { return tensor.count * size_of(type_); }
   [[nodiscard]] Result<void> lay_out();
   [[nodiscard]] Result<void> take_memory(Bucket& bucket);
@@ -84,7 +85,7 @@ class GradientReducer {
   void learn_from_wait();
 
   Communicator& comm_;
-  DataType type_;
+  calls::DataType type_;
   ReducerOptions options_;
   std::size_t fuse_bytes_;
   CudaProbe cuda_;

@@ -4,14 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::collective {
 namespace {
 
 using text::concat;
 
-Error refusal(const Call& call, std::string_view why) {
+Error refusal(const calls::Call& call, std::string_view why) {
   return {Errc::invalid_argument, concat({to_string(call.operation), ": ", why})};
 }
 
@@ -20,7 +20,7 @@ bool is_used(std::span<const std::size_t> counts) {
 }
 
 /// Of one rank's lists in allgatherv, reduce_scatterv or alltoallv. `most`: elements that any memory can have.
-Result<void> check_lists(const Call& call, std::size_t own, std::size_t most) {
+Result<void> check_lists(const calls::Call& call, std::size_t own, std::size_t most) {
   const auto differ = [&](std::size_t given, std::string_view where, std::size_t expected) {
     return refusal(call, concat({std::to_string(given), where, std::to_string(expected)}));
   };
@@ -28,8 +28,8 @@ Result<void> check_lists(const Call& call, std::size_t own, std::size_t most) {
     if (std::ranges::any_of(list, [&](std::size_t number) { return number > most; }))
       return refusal(call, "a count or an offset is beyond any memory");
   }
-  const bool gathers = call.operation == Operation::allgatherv;
-  const bool crosses = call.operation == Operation::alltoallv;
+  const bool gathers = call.operation == calls::Operation::allgatherv;
+  const bool crosses = call.operation == calls::Operation::alltoallv;
   if (gathers && call.count != call.recv_counts[own])
     return differ(call.count, " elements are given, but counts[own rank] is ", call.recv_counts[own]);
   if (crosses && call.send_counts[own] != call.recv_counts[own])
@@ -42,13 +42,13 @@ Result<void> check_lists(const Call& call, std::size_t own, std::size_t most) {
 }
 
 /// Of a call with at least one element.
-Result<void> check_buffers(const Call& call, bool is_root) {
-  const Operation operation = call.operation;
-  if (operation == Operation::broadcast)
+Result<void> check_buffers(const calls::Call& call, bool is_root) {
+  const calls::Operation operation = call.operation;
+  if (operation == calls::Operation::broadcast)
     return call.recv == nullptr ? Result<void>(refusal(call, "the buffer is NULL")) : Result<void>();
-  const bool sends = operation != Operation::recv && (operation != Operation::scatter || is_root);
-  const bool gathers_to_root = operation == Operation::reduce || operation == Operation::gather;
-  const bool receives = operation != Operation::send && (!gathers_to_root || is_root);
+  const bool sends = operation != calls::Operation::recv && (operation != calls::Operation::scatter || is_root);
+  const bool gathers_to_root = operation == calls::Operation::reduce || operation == calls::Operation::gather;
+  const bool receives = operation != calls::Operation::send && (!gathers_to_root || is_root);
   if (sends && call.send == nullptr) return refusal(call, "the buffer to send is NULL");
   if (receives && call.recv == nullptr) return refusal(call, "the buffer to receive is NULL");
   return {};
@@ -73,7 +73,7 @@ struct Buffers {
 };
 
 /// Of a call without lists.
-Buffers buffers_of(const Call& call, std::uint32_t rank, std::uint32_t size) {
+Buffers buffers_of(const calls::Call& call, std::uint32_t rank, std::uint32_t size) {
   const std::uintptr_t one = call.count * size_of(call.type);
   const std::uintptr_t all = one * size;
   const bool is_root = call.root == static_cast<int>(rank);
@@ -83,26 +83,26 @@ Buffers buffers_of(const Call& call, std::uint32_t rank, std::uint32_t size) {
     return out;
   };
   switch (call.operation) {
-    case Operation::allreduce:
+    case calls::Operation::allreduce:
       return buffers(one, one, 0, 0);
-    case Operation::reduce:
+    case calls::Operation::reduce:
       return is_root ? buffers(one, one, 0, 0) : Buffers();
-    case Operation::allgather:
+    case calls::Operation::allgather:
       return buffers(one, all, rank * one, 0);
-    case Operation::reduce_scatter:
+    case calls::Operation::reduce_scatter:
       return buffers(all, one, 0, rank * one);
-    case Operation::alltoall:
+    case calls::Operation::alltoall:
       return buffers(all, all, 0, 0);
-    case Operation::gather:
+    case calls::Operation::gather:
       return is_root ? buffers(one, all, rank * one, 0) : Buffers();
-    case Operation::scatter:
+    case calls::Operation::scatter:
       return is_root ? buffers(all, one, 0, rank * one) : Buffers();
     default:  // one buffer, or none
       return {};
   }
 }
 
-Error overlap(const Call& call) {
+Error overlap(const calls::Call& call) {
   return refusal(call, "the buffers to send and to receive overlap, other than in place");
 }
 
@@ -143,21 +143,21 @@ Range extent_of(const void* data, std::span<const std::size_t> counts, std::span
   return {reinterpret_cast<std::uintptr_t>(data) + low * unit, (high - low) * unit};
 }
 
-Result<void> check_lists_apart(const Call& call, std::size_t own) {
+Result<void> check_lists_apart(const calls::Call& call, std::size_t own) {
   const std::size_t unit = size_of(call.type);
-  if (call.operation == Operation::reduce_scatterv) {
+  if (call.operation == calls::Operation::reduce_scatterv) {
     const Range got = range_of(call.recv, call.count * unit);
     const auto block = reinterpret_cast<std::uintptr_t>(call.send) + call.send_offsets[own] * unit;
     const bool fine =
         got.begin == block || !do_any_overlap({got}, blocks_of(call.send, call.send_counts, call.send_offsets, unit));
     return fine ? Result<void>() : overlap(call);
   }
-  const Range sent = call.operation == Operation::alltoallv
+  const Range sent = call.operation == calls::Operation::alltoallv
                          ? extent_of(call.send, call.send_counts, call.send_offsets, unit)
                          : range_of(call.send, call.count * unit);
   if (!do_overlap(sent, extent_of(call.recv, call.recv_counts, call.recv_offsets, unit))) return {};
   const auto recv = blocks_of(call.recv, call.recv_counts, call.recv_offsets, unit);
-  if (call.operation == Operation::alltoallv) {
+  if (call.operation == calls::Operation::alltoallv) {
     const auto send = blocks_of(call.send, call.send_counts, call.send_offsets, unit);
     return do_any_overlap(send, recv) ? Result<void>(overlap(call)) : Result<void>();
   }
@@ -168,13 +168,13 @@ Result<void> check_lists_apart(const Call& call, std::size_t own) {
 
 }  // namespace
 
-Result<void> check_group(std::span<const Call> messages) {
+Result<void> check_group(std::span<const calls::Call> messages) {
   std::vector<Range> sent;
   std::vector<Range> received;
-  for (const Call& call : messages) {
+  for (const calls::Call& call : messages) {
     const std::uintptr_t bytes = call.count * size_of(call.type);
     if (bytes == 0) continue;
-    if (call.operation == Operation::send) sent.push_back(range_of(call.send, bytes));
+    if (call.operation == calls::Operation::send) sent.push_back(range_of(call.send, bytes));
     else received.push_back(range_of(call.recv, bytes));
   }
   std::ranges::sort(sent, {}, &Range::begin);
@@ -183,10 +183,10 @@ Result<void> check_group(std::span<const Call> messages) {
   return Error{Errc::invalid_argument, "amldist_group_end: a message is received into memory that another one sends"};
 }
 
-Result<void> check_call(const Call& call, std::uint32_t rank, std::uint32_t size) {
+Result<void> check_call(const calls::Call& call, std::uint32_t rank, std::uint32_t size) {
   const bool rooted = has_root(call.operation);
-  const bool is_from_any =
-      call.operation == Operation::recv && call.tag != Call::untagged && call.root == Call::any_source;
+  const bool is_from_any = call.operation == calls::Operation::recv && call.tag != calls::Call::untagged &&
+                           call.root == calls::Call::any_source;
   const bool has_peer = is_point_to_point(call.operation) && !is_from_any;
   if ((rooted || has_peer) && static_cast<std::uint32_t>(call.root) >= size) {
     return refusal(call, concat({rooted ? "root " : "peer ", std::to_string(call.root),
@@ -201,7 +201,7 @@ Result<void> check_call(const Call& call, std::uint32_t rank, std::uint32_t size
     auto valid = check_lists(call, rank, most());
     return valid ? check_lists_apart(call, rank) : valid;
   }
-  if (call.count == 0 || call.operation == Operation::barrier) return {};
+  if (call.count == 0 || call.operation == calls::Operation::barrier) return {};
   if (auto valid = check_buffers(call, call.root == static_cast<int>(rank)); !valid) return valid;
   const Buffers buffers = buffers_of(call, rank, size);
   return buffers.is_in_place || !do_overlap(buffers.send, buffers.recv) ? Result<void>() : overlap(call);

@@ -5,7 +5,7 @@
 
 namespace amldist::collective {
 
-Result<void> CallRunner::run(Call& call, const std::atomic<bool>* is_awaited) {
+Result<void> CallRunner::run(calls::Call& call, const std::atomic<bool>* is_awaited) {
   if (parts_.context.is_lost()) return parts_.refused.refuse(call, parts_.ticks.now());
   const std::uint64_t began = parts_.ticks.now();
   const int device = parts_.devices.device_of(call, began);
@@ -14,15 +14,15 @@ Result<void> CallRunner::run(Call& call, const std::atomic<bool>* is_awaited) {
     if (auto supported = NcclBackend::supports(call); !supported) return supported;
   }
   call.sequence = parts_.numbers.next(call, on_device);
-  if (call.operation == Operation::split) return run_split(call);
+  if (call.operation == calls::Operation::split) return run_split(call);
   return on_device ? run_on_device(device, call, began) : run_on_host(call, began, is_awaited);
 }
 
 template <typename Finish>
-Result<void> CallRunner::observe(const Call& call, std::uint64_t began, bool on_device,
+Result<void> CallRunner::observe(const calls::Call& call, std::uint64_t began, bool on_device,
                                  const std::atomic<bool>* is_awaited, Finish finish) {
   const auto ticket = parts_.recorder.begin(call, began);
-  CommWatch& watch = parts_.context.watch();
+  world::CommWatch& watch = parts_.context.watch();
   watch.enter(call);
   CallWatchdog watchdog(parts_.context, &parts_.progress, is_awaited);
   Result<void> result = finish(watchdog);
@@ -40,22 +40,23 @@ void CallRunner::fail(CallObserver::Ticket ticket, const Error& error) {
 }
 
 /// The start comes first of all: the other ranks wait for it.
-Result<void> CallRunner::run_on_host(const Call& call, std::uint64_t began, const std::atomic<bool>* is_awaited) {
+Result<void> CallRunner::run_on_host(const calls::Call& call, std::uint64_t began,
+                                     const std::atomic<bool>* is_awaited) {
   const auto started = parts_.host.start(call);
   return observe(call, began, false, is_awaited, [&](CallWatchdog& watchdog) { return started.finish(watchdog); });
 }
 
-Result<void> CallRunner::run_on_device(int device, const Call& call, std::uint64_t began) {
+Result<void> CallRunner::run_on_device(int device, const calls::Call& call, std::uint64_t began) {
   return observe(call, began, true, nullptr,
                  [&](CallWatchdog& watchdog) { return parts_.devices.run(device, call, watchdog); });
 }
 
-Result<void> CallRunner::run_group(std::span<Call> messages) {
+Result<void> CallRunner::run_group(std::span<calls::Call> messages) {
   const std::uint64_t began = parts_.ticks.now();
   if (parts_.context.is_lost()) return parts_.refused.refuse(messages.back(), began);
   const int device = parts_.devices.device_of(messages.back(), began);
   const bool on_device = device != DeviceCalls::no_device;
-  for (Call& message : messages) message.sequence = parts_.numbers.next(message, on_device);
+  for (calls::Call& message : messages) message.sequence = parts_.numbers.next(message, on_device);
   return observe(messages.back(), began, on_device, nullptr, [&](CallWatchdog& watchdog) {
     return on_device ? parts_.devices.run_group(device, messages, watchdog)
                      : watchdog.with_cause(parts_.host.exchange(messages, watchdog));
@@ -66,11 +67,11 @@ Result<void> CallRunner::run_to_completion(const std::vector<std::shared_ptr<Req
                                            const std::atomic<bool>& is_awaited) {
   Result<void> result;
   if (requests.size() == 1) {
-    for (Call call : requests.front()->calls()) {
+    for (calls::Call call : requests.front()->calls()) {
       if (result) result = run(call, &is_awaited);
     }
   } else {
-    std::vector<Call> messages;
+    std::vector<calls::Call> messages;
     messages.reserve(requests.size());
     for (const auto& request : requests) messages.push_back(request->first());
     result = run_group(messages);
@@ -81,8 +82,8 @@ Result<void> CallRunner::run_to_completion(const std::vector<std::shared_ptr<Req
 }
 
 /// Over the control channel, and not seen by the observer.
-Result<void> CallRunner::run_split(const Call& call) {
-  CommWatch& watch = parts_.context.watch();
+Result<void> CallRunner::run_split(const calls::Call& call) {
+  world::CommWatch& watch = parts_.context.watch();
   watch.enter(call);
   CallWatchdog watchdog(parts_.context, &parts_.progress);
   const auto texts = parts_.gather.gather_all(to_string(*static_cast<const SplitRequest*>(call.send)), watchdog);
@@ -94,8 +95,8 @@ Result<void> CallRunner::run_split(const Call& call) {
 }
 
 Result<void> CallRunner::finalize() {
-  Call call;
-  call.operation = Operation::finalize;
+  calls::Call call;
+  call.operation = calls::Operation::finalize;
   call.sequence = parts_.numbers.next(call, false);
   return observe(call, parts_.ticks.now(), false, nullptr, [&](CallWatchdog& watchdog) {
     auto met = parts_.host.start(call).finish(watchdog);

@@ -34,9 +34,9 @@ class CallRunner {
   explicit CallRunner(const Parts& parts) : parts_(parts) {}
 
   /// On the host, to its end; on a device, until it is enqueued. Sets the call's sequence number.
-  [[nodiscard]] Result<void> run(Call& call) { return run(call, nullptr); }
+  [[nodiscard]] Result<void> run(calls::Call& call) { return run(call, nullptr); }
   /// Sends and receives that may cross, as one.
-  [[nodiscard]] Result<void> run_group(std::span<Call> messages);
+  [[nodiscard]] Result<void> run_group(std::span<calls::Call> messages);
   /// What the progress engine took from its queue: one request, or several messages that run as one. Done when the
   /// device is done, too. `is_awaited`: whether a thread of the program waits for it, which may change meanwhile.
   [[nodiscard]] Result<void> run_to_completion(const std::vector<std::shared_ptr<Request>>& requests,
@@ -47,13 +47,14 @@ class CallRunner {
   [[nodiscard]] Result<void> finalize();
 
  private:
-  [[nodiscard]] Result<void> run(Call& call, const std::atomic<bool>* is_awaited);
-  [[nodiscard]] Result<void> run_on_host(const Call& call, std::uint64_t began, const std::atomic<bool>* is_awaited);
-  [[nodiscard]] Result<void> run_on_device(int device, const Call& call, std::uint64_t began);
-  [[nodiscard]] Result<void> run_split(const Call& call);
+  [[nodiscard]] Result<void> run(calls::Call& call, const std::atomic<bool>* is_awaited);
+  [[nodiscard]] Result<void> run_on_host(const calls::Call& call, std::uint64_t began,
+                                         const std::atomic<bool>* is_awaited);
+  [[nodiscard]] Result<void> run_on_device(int device, const calls::Call& call, std::uint64_t began);
+  [[nodiscard]] Result<void> run_split(const calls::Call& call);
   /// Whatever began is seen by the observer and the other ranks until it ends.
   template <typename Finish>
-  [[nodiscard]] Result<void> observe(const Call& call, std::uint64_t began, bool on_device,
+  [[nodiscard]] Result<void> observe(const calls::Call& call, std::uint64_t began, bool on_device,
                                      const std::atomic<bool>* is_awaited, Finish finish);
   void fail(CallObserver::Ticket ticket, const Error& error);
 

@@ -2,16 +2,17 @@
 
 #include <algorithm>
 
+#include "base/text/text.hpp"
 #include "collective/communicator/call_check.hpp"
 #include "collective/communicator/split_requests.hpp"
-#include "core/text.hpp"
 
 namespace amldist::collective {
 
 using text::concat;
 
 // ---- building ----
-Communicator::Communicator(std::shared_ptr<Process> process, std::shared_ptr<CommWatch> watch, milliseconds timeout)
+Communicator::Communicator(std::shared_ptr<Process> process, std::shared_ptr<world::CommWatch> watch,
+                           milliseconds timeout)
     : process_(std::move(process)),
       context_(*process_->channel, std::move(watch), timeout),
       recorder_(*process_),
@@ -20,17 +21,19 @@ Communicator::Communicator(std::shared_ptr<Process> process, std::shared_ptr<Com
       gather_(context_),
       devices_(context_, gather_, recorder_, process_->cuda, process_->settings.nccl_library) {}
 
-Result<void> Communicator::build(const Call& call, Watchdog& watchdog) {
-  CommWatch& watch = context_.watch();
+Result<void> Communicator::build(const calls::Call& call, calls::Watchdog& watchdog) {
+  world::CommWatch& watch = context_.watch();
   process_->channel->add(context_.shared_watch());
   watch.enter(call);
   auto backend = HostBackend::create(
       *process_->channel, watch,
-      [&](std::string piece, GatherScope scope) { return gather_.gather_all(std::move(piece), watchdog, scope); },
+      [&](std::string piece, calls::GatherScope scope) {
+        return gather_.gather_all(std::move(piece), watchdog, scope);
+      },
       mpi(), process_->settings, watchdog);
   if (!backend) return backend.error();
   host_ = std::move(*backend);
-  const bool tells = call.operation == Operation::init && context_.rank() == 0 && !host_->fall_back().empty();
+  const bool tells = call.operation == calls::Operation::init && context_.rank() == 0 && !host_->fall_back().empty();
   if (tells) process_->channel->tell(host_->fall_back());
   connect_parts();
   watch.leave();
@@ -49,7 +52,7 @@ void Communicator::connect_parts() {
 }
 
 void Communicator::describe_place() {
-  const CommWatch& watch = context_.watch();
+  const world::CommWatch& watch = context_.watch();
   // The nodes as the processes see them, also where memory cannot be shared.
   std::vector<std::uint32_t> where;
   for (const std::uint32_t member : watch.members()) where.push_back(process_->channel->table().node_of(member));
@@ -58,7 +61,7 @@ void Communicator::describe_place() {
   for (std::uint32_t n = 0; n < places.nodes.size(); ++n) {
     for (const int rank : places.nodes[n]) node_of_rank[static_cast<std::size_t>(rank)] = n;
   }
-  const auto map = TaskMap::from_nodes_of_ranks(node_of_rank, static_cast<std::uint32_t>(places.nodes.size()));
+  const auto map = launch::TaskMap::from_nodes_of_ranks(node_of_rank, static_cast<std::uint32_t>(places.nodes.size()));
   if (map) task_map_ = map->to_string();
   identity_ = {watch.rank(),
                context_.size(),
@@ -79,7 +82,7 @@ Communicator::~Communicator() {
 }
 
 // ---- calls ----
-Result<void> Communicator::run(Call& call) {
+Result<void> Communicator::run(calls::Call& call) {
   if (!is_plainly_valid(call, context_.size())) {
     if (auto valid = check_call(call, context_.rank(), context_.size()); !valid) return valid;
   }
@@ -90,7 +93,7 @@ Result<void> Communicator::run(Call& call) {
 }
 
 /// On this thread, unless something that was begun is still in progress.
-Result<void> Communicator::run_in_order(Call& call) {
+Result<void> Communicator::run_in_order(calls::Call& call) {
   if (!engine_->has_work()) return runner_->run(call);
   if (is_on_device(call)) {
     engine_->drain();
@@ -101,21 +104,21 @@ Result<void> Communicator::run_in_order(Call& call) {
   return request->result();
 }
 
-Result<std::shared_ptr<Request>> Communicator::begin(std::vector<Call> calls, ProgressBy by) {
+Result<std::shared_ptr<Request>> Communicator::begin(std::vector<calls::Call> calls, ProgressBy by) {
   if (group_depth_ > 0) {
     return Error{Errc::invalid_argument, concat({"i", to_string(calls.front().operation),
                                                  " inside a group: use the blocking call, "
                                                  "amldist_group_end() runs it"})};
   }
-  for (Call& call : calls) {
+  for (calls::Call& call : calls) {
     if (auto valid = check_call(call, context_.rank(), context_.size()); !valid) return valid.error();
     call.stream = stream_;
   }
   return submit(std::move(calls), by);
 }
 
-std::shared_ptr<Request> Communicator::submit(std::vector<Call> calls, ProgressBy by) {
-  const Call& first = calls.front();
+std::shared_ptr<Request> Communicator::submit(std::vector<calls::Call> calls, ProgressBy by) {
+  const calls::Call& first = calls.front();
   if (is_point_to_point(first.operation) && !is_on_device(first)) return engine_->submit_message(first, by);
   return engine_->submit(std::move(calls), by);
 }
@@ -136,8 +139,8 @@ Result<void> Communicator::group_end() {
 
 /// Calls of all ranks in their order, then the messages together.
 Result<void> Communicator::run_group() {
-  const auto is_collective = [](const Call& call) { return !is_point_to_point(call.operation); };
-  for (Call& call : group_) {
+  const auto is_collective = [](const calls::Call& call) { return !is_point_to_point(call.operation); };
+  for (calls::Call& call : group_) {
     if (!is_collective(call)) continue;
     if (auto done = run_in_order(call); !done) return done;
   }
@@ -147,12 +150,12 @@ Result<void> Communicator::run_group() {
   return run_messages_in_order(group_);
 }
 
-Result<void> Communicator::run_messages_in_order(std::span<Call> messages) {
-  const bool on_device = std::ranges::any_of(messages, [this](const Call& call) { return is_on_device(call); });
+Result<void> Communicator::run_messages_in_order(std::span<calls::Call> messages) {
+  const bool on_device = std::ranges::any_of(messages, [this](const calls::Call& call) { return is_on_device(call); });
   if (on_device) engine_->drain();
   if (on_device || !engine_->has_work()) return runner_->run_group(messages);
   std::vector<std::shared_ptr<Request>> requests;
-  for (const Call& message : messages) requests.push_back(engine_->submit_message(message));
+  for (const calls::Call& message : messages) requests.push_back(engine_->submit_message(message));
   Result<void> all;
   for (const auto& request : requests) {
     request->wait();
@@ -166,8 +169,8 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
   if (group_depth_ > 0) return Error{Errc::invalid_argument, "split inside a group"};
   const SplitRequest own = {color, key};
   std::vector<SplitRequest> requests(context_.size());
-  Call call;
-  call.operation = Operation::split;
+  calls::Call call;
+  call.operation = calls::Operation::split;
   call.send = &own;
   call.recv = requests.data();
   if (auto exchanged = run_in_order(call); !exchanged) return exchanged.error();
@@ -181,8 +184,8 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
     members.push_back(context_.watch().members()[rank]);
   }
   const std::uint64_t id = split_id(context_.watch().id(), splits_, color);
-  std::unique_ptr<Communicator> out(
-      new Communicator(process_, std::make_shared<CommWatch>(id, std::move(members), own_rank), context_.timeout()));
+  std::unique_ptr<Communicator> out(new Communicator(
+      process_, std::make_shared<world::CommWatch>(id, std::move(members), own_rank), context_.timeout()));
   out->is_shrunk_ = is_shrunk_;
   if (auto built = out->build(call); !built) return built.error();
   out->recorder_.add(out->context_.watch(), {}, recorder_.communicator());
@@ -213,13 +216,14 @@ void Communicator::close_recorder() noexcept {
   recorder_.close();
   if (!keeps_recorder_ || process_->recorder == nullptr) return;
   process_->channel->set_heartbeat(nullptr);
-  process_->recorder->leave(context_.is_lost() ? FlightRecorder::Ending::failed : FlightRecorder::Ending::well);
+  process_->recorder->leave(context_.is_lost() ? trace::FlightRecorder::Ending::failed
+                                               : trace::FlightRecorder::Ending::well);
 }
 
 // ---- settings ----
 Result<void> Communicator::set_timeout(milliseconds timeout) {
   if (timeout.count() < 0) return Error{Errc::invalid_argument, "amldist_set_timeout: the deadline is negative"};
-  context_.set_timeout(timeout.count() == 0 ? Settings().timeout : timeout);
+  context_.set_timeout(timeout.count() == 0 ? Settings().world.timeout : timeout);
   return {};
 }
 
@@ -227,7 +231,7 @@ void Communicator::abort() {
   process_->channel->abort(
       context_.shared_watch(),
       concat({"the communicator was aborted by rank ", std::to_string(identity_.rank), " (", host(identity_.rank),
-              ") in or after ", collective::describe(context_.watch().activity().call)}));
+              ") in or after ", calls::describe(context_.watch().activity().call)}));
 }
 
 }  // namespace amldist::collective

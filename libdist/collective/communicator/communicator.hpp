@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text/environment.hpp"
 #include "collective/communicator/call_runner.hpp"
 #include "collective/communicator/context/call_recorder.hpp"
 #include "collective/communicator/context/comm_context.hpp"
@@ -15,9 +16,8 @@
 #include "collective/communicator/host/pending_messages.hpp"
 #include "collective/communicator/progress_engine.hpp"
 #include "collective/communicator/world_config.hpp"
-#include "core/environment.hpp"
-#include "core/settings.hpp"
-#include "placement/identity.hpp"
+#include "collective/settings.hpp"
+#include "launch/placement/identity.hpp"
 
 namespace amldist::collective {
 
@@ -36,16 +36,17 @@ class Communicator {
   [[nodiscard]] bool is_here() const noexcept { return process_->fork_guard.is_here(); }
   [[nodiscard]] bool is_world() const noexcept { return is_world_; }
   [[nodiscard]] const Settings& settings() const noexcept { return process_->settings; }
-  [[nodiscard]] const Identity& identity() const noexcept { return identity_; }
+  [[nodiscard]] const launch::Identity& identity() const noexcept { return identity_; }
   [[nodiscard]] const std::string& host(std::uint32_t rank) const { return context_.host_of(rank); }
   [[nodiscard]] const std::string& task_map() const noexcept { return task_map_; }
   [[nodiscard]] const std::string& provenance() const noexcept { return provenance_; }
 
   /// Runs a call to its end, after those begun before; inside a group only keeps it. Sets its sequence and stream.
-  [[nodiscard]] Result<void> run(Call& call);
+  [[nodiscard]] Result<void> run(calls::Call& call);
   /// Begins a call, or several collectives without lists as one request. Errors: invalid_argument inside a group, and
   /// those of check_call().
-  [[nodiscard]] Result<std::shared_ptr<Request>> begin(std::vector<Call> calls, ProgressBy by = ProgressBy::engine);
+  [[nodiscard]] Result<std::shared_ptr<Request>> begin(std::vector<calls::Call> calls,
+                                                       ProgressBy by = ProgressBy::engine);
   [[nodiscard]] Result<void> group_begin();
   [[nodiscard]] Result<void> group_end();
   /// nullptr for a negative colour.
@@ -71,43 +72,44 @@ class Communicator {
   [[nodiscard]] Result<void> set_timeout(milliseconds timeout);
   /// For calls on device buffers from now on.
   void set_stream(void* stream) noexcept { stream_ = stream; }
-  void set_log(LogFunction log) { process_->channel->set_log(std::move(log)); }
+  void set_log(world::LogFunction log) { process_->channel->set_log(std::move(log)); }
   void abort();
   /// The reason for which the communicator is lost; nullopt while it is not.
   [[nodiscard]] std::optional<Error> health() const { return context_.watch().diagnosis(); }
   /// Whom that names.
-  [[nodiscard]] ErrorSubject error_subject() const { return context_.watch().error_subject(); }
+  [[nodiscard]] world::ErrorSubject error_subject() const { return context_.watch().error_subject(); }
 
  private:
-  using AgreementTicketPtr = std::shared_ptr<AgreementTicket>;
+  using AgreementTicketPtr = std::shared_ptr<world::AgreementTicket>;
 
-  Communicator(std::shared_ptr<Process> process, std::shared_ptr<CommWatch> watch, milliseconds timeout);
-  [[nodiscard]] Result<void> build(const Call& call, Watchdog& watchdog);
-  [[nodiscard]] Result<void> build(const Call& call) {
+  Communicator(std::shared_ptr<Process> process, std::shared_ptr<world::CommWatch> watch, milliseconds timeout);
+  [[nodiscard]] Result<void> build(const calls::Call& call, calls::Watchdog& watchdog);
+  [[nodiscard]] Result<void> build(const calls::Call& call) {
     CallWatchdog watchdog(context_);
     return build(call, watchdog);
   }
   /// MPI, as far as this communicator may use it: MPI itself does not go on without a rank.
-  [[nodiscard]] MpiSession* mpi() const noexcept { return is_shrunk_ ? nullptr : process_->mpi.get(); }
-  [[nodiscard]] Result<AgreementOutcome> join_agreement(const AgreementTicketPtr& ticket, std::uint64_t flags,
-                                                        std::uint64_t purpose);
+  [[nodiscard]] world::MpiSession* mpi() const noexcept { return is_shrunk_ ? nullptr : process_->mpi.get(); }
+  [[nodiscard]] Result<world::AgreementOutcome> join_agreement(const AgreementTicketPtr& ticket, std::uint64_t flags,
+                                                               std::uint64_t purpose);
   [[nodiscard]] AgreementTicketPtr open_agreement(std::uint64_t needed, milliseconds late_after);
-  [[nodiscard]] Error exclusion_error(Exclusion why) const;
+  [[nodiscard]] Error exclusion_error(world::Exclusion why) const;
   [[nodiscard]] std::string name_of(std::uint32_t rank) const;
-  [[nodiscard]] std::unique_ptr<Communicator> build_survivors(const Exclusions& excluded, std::uint64_t round,
-                                                              const AgreementTicket& ticket, milliseconds limit);
+  [[nodiscard]] std::unique_ptr<Communicator> build_survivors(const world::Exclusions& excluded, std::uint64_t round,
+                                                              const world::AgreementTicket& ticket, milliseconds limit);
   void hand_over_to(Communicator& heir);
   void connect_parts();
   void describe_place();
-  [[nodiscard]] bool is_on_device(const Call& call) const {
+  [[nodiscard]] bool is_on_device(const calls::Call& call) const {
     return devices_.device_of(call, process_->ticks.now()) != DeviceCalls::no_device;
   }
   // After what was begun before.
-  [[nodiscard]] Result<void> run_in_order(Call& call);
-  [[nodiscard]] Result<void> run_messages_in_order(std::span<Call> messages);
+  [[nodiscard]] Result<void> run_in_order(calls::Call& call);
+  [[nodiscard]] Result<void> run_messages_in_order(std::span<calls::Call> messages);
   [[nodiscard]] Result<void> run_group();
-  [[nodiscard]] std::shared_ptr<Request> submit(std::vector<Call> calls, ProgressBy by);
-  [[nodiscard]] Result<void> start_recorder(const EnvironmentReader& environment, bool is_of_step, const Call& call);
+  [[nodiscard]] std::shared_ptr<Request> submit(std::vector<calls::Call> calls, ProgressBy by);
+  [[nodiscard]] Result<void> start_recorder(const EnvironmentReader& environment, bool is_of_step,
+                                            const calls::Call& call);
   void close_recorder() noexcept;
 
   // Parts, each built of those before it. `host_`, and what comes after `devices_`, is there when build() has
@@ -126,7 +128,7 @@ class Communicator {
   std::optional<CallRunner> runner_;
   std::optional<ProgressEngine> engine_;
 
-  Identity identity_;
+  launch::Identity identity_;
   std::string task_map_;
   std::string provenance_;
   bool is_world_ = false;
@@ -137,7 +139,7 @@ class Communicator {
   std::uint64_t splits_ = 0;
   std::uint64_t agreements_ = 0;  ///< rounds that were opened
   int group_depth_ = 0;
-  std::vector<Call> group_;
+  std::vector<calls::Call> group_;
 };
 
 }  // namespace amldist::collective

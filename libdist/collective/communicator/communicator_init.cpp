@@ -1,11 +1,11 @@
 // The start of a world: who this process is, where the others are, and what all communicators of the process share.
 #include <unistd.h>
 
+#include "base/text/text.hpp"
 #include "collective/communicator/communicator.hpp"
 #include "collective/communicator/record_place.hpp"
-#include "core/text.hpp"
-#include "placement/process_identity.hpp"
-#include "recorder/record_folder.hpp"
+#include "launch/placement/process_identity.hpp"
+#include "trace/record/record_folder.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -22,7 +22,7 @@ bool is_by_mpirun(const EnvironmentReader& environment) {
 /// A time-out whose cause may be that mpirun keeps the step's secret on its own node.
 Error with_hint(const Error& error, const EnvironmentReader& environment) {
   if (error.code != Errc::timeout || !is_by_mpirun(environment) || !environment("SLURM_JOB_ID")) return error;
-  const std::string name(variable::step_secret);
+  const std::string name(launch::variable::step_secret);
   return {error.code, concat({error.message, "; this process has ", environment(name) ? "" : "no ", name,
                               ", which mpirun passes to other nodes with -x ", name, " only"})};
 }
@@ -44,9 +44,9 @@ EnvironmentReader with_address(const EnvironmentReader& environment, const World
   };
 }
 
-Result<ProcessIdentity> identity_of(const WorldConfig& config, const EnvironmentReader& environment) {
-  if (!config.rank_and_size) return read_process_identity(environment, ::getpid());
-  ProcessIdentity identity;
+Result<launch::ProcessIdentity> identity_of(const WorldConfig& config, const EnvironmentReader& environment) {
+  if (!config.rank_and_size) return launch::read_process_identity(environment, ::getpid());
+  launch::ProcessIdentity identity;
   identity.rank = config.rank_and_size->rank;
   identity.size = config.rank_and_size->size;
   identity.source = "the caller";
@@ -54,7 +54,7 @@ Result<ProcessIdentity> identity_of(const WorldConfig& config, const Environment
 }
 
 /// Whether what the environment says of nodes agrees with where the processes are.
-Result<void> check_places(const ProcessIdentity& told, const Identity& found) {
+Result<void> check_places(const launch::ProcessIdentity& told, const launch::Identity& found) {
   const auto differ = [](std::optional<std::uint32_t> a, std::uint32_t b) { return a && *a != b; };
   const auto error = [&](std::string_view what, std::uint32_t said, std::uint32_t is) {
     return Error{Errc::mismatch,
@@ -73,37 +73,39 @@ void tell(std::string_view sentence) {
   static_cast<void>(::write(STDERR_FILENO, line.data(), line.size()) == 0);
 }
 
-Result<std::unique_ptr<RootAddress>> root_of(const EnvironmentReader& environment, const Settings& settings,
-                                             const ProcessIdentity& told, MpiSession* mpi, WorldConfig& config) {
-  if (config.store) return root_address_by_store(std::move(*config.store), config.name, settings.ports);
+Result<std::unique_ptr<world::RootAddress>> root_of(const EnvironmentReader& environment, const Settings& settings,
+                                                    const launch::ProcessIdentity& told, world::MpiSession* mpi,
+                                                    WorldConfig& config) {
+  if (config.store) return root_address_by_store(std::move(*config.store), config.name, settings.world.ports);
   if (!config.address.empty() && config.port != 0) {  // the caller's port is for this world alone
-    return root_address_at({{config.address, config.port}, "the caller's"}, settings.ports);
+    return world::root_address_at({{config.address, config.port}, "the caller's"}, settings.world.ports);
   }
   Settings used = settings;
-  if (config.has_own_place()) used.bootstrap = Bootstrap::tcp;
-  return choose_root_address(with_address(environment, config), used, told, mpi);
+  if (config.has_own_place()) used.world.bootstrap = world::Bootstrap::tcp;
+  return choose_root_address(with_address(environment, config), used.world, told, mpi);
 }
 
 /// Is removed with its last owner.
-std::shared_ptr<const wireup::SecretFile> kept(wireup::SecretFile file) {
-  return {new wireup::SecretFile(std::move(file)), [](const wireup::SecretFile* one) {
+std::shared_ptr<const world::SecretFile> kept(world::SecretFile file) {
+  return {new world::SecretFile(std::move(file)), [](const world::SecretFile* one) {
             one->remove_unless_used();
             delete one;
           }};
 }
 
 /// Joins the ranks whose rank 0 is at `root`; where the world does not come about, rank 0 says so.
-Result<World> join_at(RootAddress& root, const EnvironmentReader& environment, const Settings& settings,
-                      const ProcessIdentity& told, const WorldConfig& config, Clock::time_point deadline) {
+Result<world::World> join_at(world::RootAddress& root, const EnvironmentReader& environment, const Settings& settings,
+                             const launch::ProcessIdentity& told, const WorldConfig& config,
+                             Clock::time_point deadline) {
   std::string job = concat({job_name(environment), config.name.empty() ? "" : " ", config.name});
-  if (settings.integrity != Integrity::off) job += concat({" with ", to_string(settings.integrity)});
-  auto secret = find_world_secret(environment, settings.secret, config.secret, told, root, job, deadline);
+  if (settings.world.integrity != world::Integrity::off) job += concat({" with ", to_string(settings.world.integrity)});
+  auto secret = find_world_secret(environment, settings.world.secret, config.secret, told, root, job, deadline);
   if (!secret) return secret.error();
-  if (told.rank == 0 && secret->credentials.trust == wireup::Trust::open) {
+  if (told.rank == 0 && secret->credentials.trust == world::Trust::open) {
     tell(concat({"this world is open: whoever reaches rank 0's port can join it (", secret->reason,
                  "): start the step with srun --aml-dist=KIND"}));
   }
-  auto joined = join_world(told, root, *secret, job, settings.node_name, deadline);
+  auto joined = join_world(told, root, *secret, job, settings.world.node_name, deadline);
   if (!joined) joined = with_hint(joined.error(), environment);
   if (!joined && told.rank == 0) {
     if (secret->file) secret->file->remove_unless_used();
@@ -114,10 +116,11 @@ Result<World> join_at(RootAddress& root, const EnvironmentReader& environment, c
 }
 
 /// The world of this step.
-Result<World> join(const EnvironmentReader& environment, const Settings& settings, const ProcessIdentity& told,
-                   MpiSession* mpi, WorldConfig& config, Clock::time_point deadline) {
+Result<world::World> join(const EnvironmentReader& environment, const Settings& settings,
+                          const launch::ProcessIdentity& told, world::MpiSession* mpi, WorldConfig& config,
+                          Clock::time_point deadline) {
   if (told.size == 1) {
-    World world = single_process_world(settings.node_name);
+    world::World world = world::single_process_world(settings.world.node_name);
     world.provenance = told.source;
     return world;
   }
@@ -132,12 +135,12 @@ Result<World> join(const EnvironmentReader& environment, const Settings& setting
 /// Records into `place`; what keeps it from that is in `process.trace`.
 bool open_recorder(Process& process, const RecordPlace& place) {
   process.trace = "no flight recorder";
-  const auto folder = make_trace_folder(process.settings.trace_folder, place.owner.job);
+  const auto folder = trace::make_trace_folder(process.settings.trace_folder, place.owner.job);
   if (!folder || !*folder) {
     if (!folder) process.trace += concat({": ", folder.error().message});
     return false;
   }
-  auto recorder = ProcessRecorder::open(**folder, place.owner);
+  auto recorder = trace::ProcessRecorder::open(**folder, place.owner);
   if (!recorder) {
     process.trace += concat({": ", recorder.error().message});
     return false;
@@ -155,19 +158,19 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
                                                          WorldConfig config) {
   auto settings = Settings::read(environment);
   if (!settings) return settings.error();
-  const milliseconds limit = timeout.count() > 0 ? timeout : settings->timeout;
+  const milliseconds limit = timeout.count() > 0 ? timeout : settings->world.timeout;
   const auto deadline = Clock::now() + limit;
   const auto told = identity_of(config, environment);
   if (!told) return told.error();
   const bool is_of_step = !config.has_own_place();
   // MPI knows the ranks of its own world, not those of the caller's.
-  auto mpi = told->size > 1 && is_of_step && !config.rank_and_size ? MpiSession::find(*settings, *told)
-                                                                   : std::unique_ptr<MpiSession>();
+  auto mpi = told->size > 1 && is_of_step && !config.rank_and_size ? world::MpiSession::find(settings->world, *told)
+                                                                   : std::unique_ptr<world::MpiSession>();
   if (!mpi) return mpi.error();
   auto joined = join(environment, *settings, *told, mpi->get(), config, deadline);
   if (!joined) return joined.error();
-  World world = std::move(*joined);
-  world.integrity = settings->integrity;
+  world::World world = std::move(*joined);
+  world.integrity = settings->world.integrity;
   std::vector<std::uint32_t> members(world.size);
   for (std::uint32_t r = 0; r < world.size; ++r) members[r] = r;
   const std::uint32_t rank = world.rank;
@@ -175,11 +178,11 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
   auto process = std::make_shared<Process>();
   process->settings = std::move(*settings);
   process->mpi = std::move(*mpi);
-  process->channel = std::make_unique<ControlChannel>(std::move(world), process->settings.is_under_srun);
+  process->channel = std::make_unique<world::ControlChannel>(std::move(world), process->settings.world.is_under_srun);
   std::unique_ptr<Communicator> out(
-      new Communicator(process, std::make_shared<CommWatch>(id, std::move(members), rank), limit));
-  Call call;
-  call.operation = Operation::init;
+      new Communicator(process, std::make_shared<world::CommWatch>(id, std::move(members), rank), limit));
+  calls::Call call;
+  call.operation = calls::Operation::init;
   if (auto built = out->build(call); !built) return built.error();
   if (auto same = check_places(*told, out->identity_); !same) return same.error();
   out->is_world_ = true;
@@ -192,13 +195,14 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
 
 /// A step runs without a flight recorder as well. A world that the caller has named is recorded in the step where its
 /// processes have ranks of their own there, so that all worlds of a step are seen together.
-Result<void> Communicator::start_recorder(const EnvironmentReader& environment, bool is_of_step, const Call& call) {
+Result<void> Communicator::start_recorder(const EnvironmentReader& environment, bool is_of_step,
+                                          const calls::Call& call) {
   Process& process = *process_;
   process.trace = "no flight recorder";
   if (context_.size() == 1) return {};
-  CommWatch& watch = context_.watch();
-  RecorderOwner owner = {world_name(watch.id()), identity_.rank, identity_.size, identity_.local_rank,
-                         process.channel->host_of(identity_.rank)};
+  world::CommWatch& watch = context_.watch();
+  trace::RecorderOwner owner = {world_name(watch.id()), identity_.rank, identity_.size, identity_.local_rank,
+                                process.channel->host_of(identity_.rank)};
   std::optional<RecordPlace> place;
   if (is_of_step) {
     if (const auto step = step_name(environment)) owner.job = *step;

@@ -1,9 +1,9 @@
 // Going on after a loss: what the ranks that are left agree on, and the communicator that they make.
 #include <algorithm>
 
+#include "base/text/text.hpp"
 #include "collective/communicator/communicator.hpp"
 #include "collective/communicator/split_requests.hpp"
-#include "core/text.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -22,10 +22,10 @@ constexpr std::uint64_t willing = 2;  ///< its deadline has not passed
 constexpr milliseconds building_time(10000);
 
 /// Stops the building of a communicator as soon as it cannot succeed. No other rank is told: the next round tells them.
-class BuildingWatchdog final : public Watchdog {
+class BuildingWatchdog final : public calls::Watchdog {
  public:
-  BuildingWatchdog(const ControlChannel& channel, const std::vector<std::uint32_t>& members,
-                   const AgreementTicket& ticket, milliseconds limit)
+  BuildingWatchdog(const world::ControlChannel& channel, const std::vector<std::uint32_t>& members,
+                   const world::AgreementTicket& ticket, milliseconds limit)
       : channel_(channel), members_(members), ticket_(ticket), deadline_(Clock::now() + limit) {}
 
   [[nodiscard]] Result<void> keep_waiting(int /*rank*/) override {
@@ -42,9 +42,9 @@ class BuildingWatchdog final : public Watchdog {
  private:
   [[nodiscard]] static Error failed(std::string_view why) { return {Errc::peer, std::string(why)}; }
 
-  const ControlChannel& channel_;
+  const world::ControlChannel& channel_;
   const std::vector<std::uint32_t>& members_;
-  const AgreementTicket& ticket_;
+  const world::AgreementTicket& ticket_;
   const Clock::time_point deadline_;
 };
 
@@ -55,22 +55,22 @@ std::string Communicator::name_of(std::uint32_t rank) const {
   return concat({"rank ", std::to_string(rank), " (", host(rank), ")"});
 }
 
-Error Communicator::exclusion_error(Exclusion why) const {
-  const std::string_view reason = why == Exclusion::silent ? "it did not answer them in time (was it stopped?)"
-                                  : why == Exclusion::late ? "it did not come before the deadline"
-                                                           : "they considered its process ended";
+Error Communicator::exclusion_error(world::Exclusion why) const {
+  const std::string_view reason = why == world::Exclusion::silent ? "it did not answer them in time (was it stopped?)"
+                                  : why == world::Exclusion::late ? "it did not come before the deadline"
+                                                                  : "they considered its process ended";
   return {Errc::aborted, concat({name_of(context_.rank()), " is excluded from the communicator: the other ranks ",
                                  "have continued without it, because ", reason})};
 }
 
 Communicator::AgreementTicketPtr Communicator::open_agreement(std::uint64_t needed, milliseconds late_after) {
-  auto ticket = std::make_shared<AgreementTicket>(++agreements_, needed);
+  auto ticket = std::make_shared<world::AgreementTicket>(++agreements_, needed);
   context_.channel().open_agreement(context_.shared_watch(), ticket, context_.timeout(), late_after);
   return ticket;
 }
 
-Result<AgreementOutcome> Communicator::join_agreement(const AgreementTicketPtr& ticket, std::uint64_t flags,
-                                                      std::uint64_t purpose) {
+Result<world::AgreementOutcome> Communicator::join_agreement(const AgreementTicketPtr& ticket, std::uint64_t flags,
+                                                             std::uint64_t purpose) {
   auto outcome = context_.channel().agree(context_.shared_watch(), ticket, flags, purpose);
   if (outcome.own_exclusion) {
     const Error error = exclusion_error(*outcome.own_exclusion);
@@ -88,13 +88,13 @@ Result<Communicator::Agreed> Communicator::agree(std::uint64_t flags) {
   if (group_depth_ > 0) return Error{Errc::invalid_argument, "agree inside a group"};
   const auto outcome = join_agreement(open_agreement(0, context_.timeout()), flags, to_agree);
   if (!outcome) return outcome.error();
-  const Exclusions& excluded = outcome->decision.excluded;
+  const world::Exclusions& excluded = outcome->decision.excluded;
   Agreed out = {outcome->decision.flags, std::nullopt};
   if (excluded.empty()) return out;
   out.lost = Error{Errc::peer, describe(excluded, [this](std::uint32_t rank) { return name_of(rank); })};
   std::uint32_t lowest = 0;
   while (excluded.contains(lowest)) ++lowest;
-  const ErrorSubject subject = {static_cast<std::int32_t>(excluded.begin()->first), Operation::none, 0};
+  const world::ErrorSubject subject = {static_cast<std::int32_t>(excluded.begin()->first), calls::Operation::none, 0};
   if (context_.watch().give_diagnosis(*out.lost, {}, subject) && lowest == context_.rank())
     context_.channel().tell(out.lost->message);
   return out;
@@ -112,12 +112,12 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink() {
   };
   auto ticket = open_agreement(0, left());
   std::unique_ptr<Communicator> out;
-  Exclusions excluded;
+  world::Exclusions excluded;
   for (milliseconds limit = building_time;; limit *= 2) {
     const std::uint64_t own = (out ? built : 0) | (left().count() > 0 ? willing : 0);
     const auto outcome = join_agreement(ticket, own, to_shrink);
     if (!outcome) return outcome.error();
-    const Decision& decision = outcome->decision;
+    const world::Decision& decision = outcome->decision;
     const bool all_shrink = decision.purposes == to_shrink;  // the flags of agree are the program's
     if (all_shrink && (decision.flags & built) != 0 && decision.excluded == excluded) break;
     if (all_shrink && (decision.flags & willing) == 0)
@@ -135,8 +135,8 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink() {
 }
 
 /// nullptr: it could not be built.
-std::unique_ptr<Communicator> Communicator::build_survivors(const Exclusions& excluded, std::uint64_t round,
-                                                            const AgreementTicket& ticket, milliseconds limit) {
+std::unique_ptr<Communicator> Communicator::build_survivors(const world::Exclusions& excluded, std::uint64_t round,
+                                                            const world::AgreementTicket& ticket, milliseconds limit) {
   std::vector<std::uint32_t> members;
   std::uint32_t own_rank = 0;
   for (std::uint32_t rank = 0; rank < context_.size(); ++rank) {
@@ -145,10 +145,10 @@ std::unique_ptr<Communicator> Communicator::build_survivors(const Exclusions& ex
   }
   const std::uint64_t id = shrink_id(context_.watch().id(), round);
   std::unique_ptr<Communicator> out(
-      new Communicator(process_, std::make_shared<CommWatch>(id, members, own_rank), context_.timeout()));
+      new Communicator(process_, std::make_shared<world::CommWatch>(id, members, own_rank), context_.timeout()));
   out->is_shrunk_ = true;
-  Call call;
-  call.operation = Operation::split;
+  calls::Call call;
+  call.operation = calls::Operation::split;
   BuildingWatchdog watchdog(*process_->channel, members, ticket, limit);
   return out->build(call, watchdog) ? std::move(out) : nullptr;
 }

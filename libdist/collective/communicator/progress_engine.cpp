@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "os/time_slice.hpp"
+#include "base/os/time_slice.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -27,13 +27,13 @@ ProgressEngine::~ProgressEngine() {
 }
 
 // ---- submission ----
-std::shared_ptr<Request> ProgressEngine::make_request(std::vector<Call> calls) {
+std::shared_ptr<Request> ProgressEngine::make_request(std::vector<calls::Call> calls) {
   is_used_ = true;
   return std::make_shared<Request>(
       std::move(calls), [this](const Request& request, ProgressUntil until) { progress_for(request, until); });
 }
 
-std::shared_ptr<Request> ProgressEngine::submit(std::vector<Call> calls, ProgressBy by) {
+std::shared_ptr<Request> ProgressEngine::submit(std::vector<calls::Call> calls, ProgressBy by) {
   auto request = make_request(std::move(calls));
   {
     const std::lock_guard lock(mutex_);
@@ -44,7 +44,7 @@ std::shared_ptr<Request> ProgressEngine::submit(std::vector<Call> calls, Progres
   return request;
 }
 
-std::shared_ptr<Request> ProgressEngine::submit_message(const Call& message, ProgressBy by) {
+std::shared_ptr<Request> ProgressEngine::submit_message(const calls::Call& message, ProgressBy by) {
   auto request = make_request({message});
   messages_.submit(request);
   {

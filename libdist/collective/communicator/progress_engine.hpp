@@ -41,9 +41,9 @@ class ProgressEngine {
   ProgressEngine& operator=(const ProgressEngine&) = delete;
 
   /// Puts calls that were checked into the queue.
-  [[nodiscard]] std::shared_ptr<Request> submit(std::vector<Call> calls, ProgressBy by = ProgressBy::engine);
+  [[nodiscard]] std::shared_ptr<Request> submit(std::vector<calls::Call> calls, ProgressBy by = ProgressBy::engine);
   /// Begins a send or receive of a host buffer.
-  [[nodiscard]] std::shared_ptr<Request> submit_message(const Call& message, ProgressBy by = ProgressBy::engine);
+  [[nodiscard]] std::shared_ptr<Request> submit_message(const calls::Call& message, ProgressBy by = ProgressBy::engine);
   /// Whether something was submitted and has not ended. Costs nothing until the first submission.
   [[nodiscard]] bool has_work() { return is_used_ && is_busy(); }
   /// Until everything that was submitted has ended.
@@ -52,7 +52,7 @@ class ProgressEngine {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  [[nodiscard]] std::shared_ptr<Request> make_request(std::vector<Call> calls);
+  [[nodiscard]] std::shared_ptr<Request> make_request(std::vector<calls::Call> calls);
   void start_thread_for(ProgressBy by);
   void progress_for(const Request& request, ProgressUntil until);
   void run_thread();

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "core/environment.hpp"
-#include "recorder/flight_recorder.hpp"
+#include "base/text/environment.hpp"
+#include "trace/record/flight_recorder.hpp"
 
 namespace amldist::collective {
 
 struct RecordPlace {
-  RecorderOwner owner;                         ///< `job` names the folder
+  trace::RecorderOwner owner;                  ///< `job` names the folder
   std::vector<std::uint32_t> step_ranks = {};  ///< of the world's ranks, in the step; empty: they are the same
 };
 
@@ -31,6 +31,7 @@ struct RecordPlace {
 /// sees this process. nullopt: they are of several steps or of none, or several that one task has started share its
 /// rank.
 [[nodiscard]] std::optional<RecordPlace> shared_place(const std::vector<std::string>& ranks_in_step,
-                                                      const RecorderOwner& own, const EnvironmentReader& environment);
+                                                      const trace::RecorderOwner& own,
+                                                      const EnvironmentReader& environment);
 
 }  // namespace amldist::collective

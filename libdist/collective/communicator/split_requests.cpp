@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::collective {
 

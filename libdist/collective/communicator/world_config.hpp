@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "collective/bootstrap/store.hpp"
-#include "wireup/key.hpp"
+#include "world/bootstrap/store.hpp"
+#include "world/wireup/key.hpp"
 
 namespace amldist::collective {
 
@@ -15,13 +15,13 @@ struct WorldConfig {
     std::uint32_t rank = 0;
     std::uint32_t size = 1;
   };
-  std::optional<RankAndSize> rank_and_size;  ///< nullopt: as the environment says
-  std::string address;                       ///< of rank 0, for MASTER_ADDR; empty: the environment's
-  std::uint16_t port = 0;                    ///< for MASTER_PORT; 0: the environment's
-  std::optional<wireup::Key> secret;         ///< nullopt: the environment's
-  std::optional<KeyValueStore> store;        ///< how the ranks find rank 0, in place of an address
-  std::string name;                          ///< tells worlds of one step apart
-  std::string label;                         ///< for people who read the flight recorder; empty: "world"
+  std::optional<RankAndSize> rank_and_size;   ///< nullopt: as the environment says
+  std::string address;                        ///< of rank 0, for MASTER_ADDR; empty: the environment's
+  std::uint16_t port = 0;                     ///< for MASTER_PORT; 0: the environment's
+  std::optional<world::Key> secret;           ///< nullopt: the environment's
+  std::optional<world::KeyValueStore> store;  ///< how the ranks find rank 0, in place of an address
+  std::string name;                           ///< tells worlds of one step apart
+  std::string label;                          ///< for people who read the flight recorder; empty: "world"
 
   /// Whether the world has its own place to meet, so that a process may be in it and in others at the same time.
   [[nodiscard]] bool has_own_place() const noexcept { return store || !address.empty() || port != 0; }

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::collective {
 namespace {

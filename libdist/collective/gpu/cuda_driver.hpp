@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::collective {
 

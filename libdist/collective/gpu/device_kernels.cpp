@@ -2,8 +2,8 @@
 
 #include <dlfcn.h>
 
-#include "core/text.hpp"
-#include "os/shared_object.hpp"
+#include "base/os/shared_object.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::collective {
 namespace {

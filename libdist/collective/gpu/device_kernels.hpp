@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "base/text/result.hpp"
 #include "collective/gpu/device/kernels.h"
-#include "core/result.hpp"
 
 namespace amldist::collective {
 

@@ -4,9 +4,9 @@
 
 #include <string_view>
 
-#include "core/settings.hpp"
-#include "core/text.hpp"
-#include "os/shared_object.hpp"
+#include "base/os/shared_object.hpp"
+#include "base/text/text.hpp"
+#include "collective/settings.hpp"
 
 namespace amldist::collective {
 namespace {

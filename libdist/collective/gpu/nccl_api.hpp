@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <string>
 
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 
 // NCCL's own name for the opaque handle.
 struct ncclComm;

@@ -5,7 +5,7 @@
 #include <optional>
 #include <thread>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -33,24 +33,25 @@ struct Elements {
   std::size_t factor;
 };
 
-Elements moved_as(DataType type) noexcept {
-  if (type == DataType::boolean) return {static_cast<int>(DataType::uint8), 1};
-  const bool known = type != DataType::int16 && type != DataType::uint16;
-  return known ? Elements{static_cast<int>(type), 1} : Elements{static_cast<int>(DataType::uint8), 2};
+Elements moved_as(calls::DataType type) noexcept {
+  if (type == calls::DataType::boolean) return {static_cast<int>(calls::DataType::uint8), 1};
+  const bool known = type != calls::DataType::int16 && type != calls::DataType::uint16;
+  return known ? Elements{static_cast<int>(type), 1} : Elements{static_cast<int>(calls::DataType::uint8), 2};
 }
 
 /// NCCL's operator. The or of bools is their maximum, the and their minimum; nullopt: it has none.
-std::optional<int> operator_of(const Call& call) noexcept {
-  const bool is_or = call.redop == ReduceOp::sum || call.redop == ReduceOp::max || call.redop == ReduceOp::bor;
-  if (call.type == DataType::boolean && call.redop != ReduceOp::bxor)
-    return static_cast<int>(is_or ? ReduceOp::max : ReduceOp::min);
+std::optional<int> operator_of(const calls::Call& call) noexcept {
+  const bool is_or =
+      call.redop == calls::ReduceOp::sum || call.redop == calls::ReduceOp::max || call.redop == calls::ReduceOp::bor;
+  if (call.type == calls::DataType::boolean && call.redop != calls::ReduceOp::bxor)
+    return static_cast<int>(is_or ? calls::ReduceOp::max : calls::ReduceOp::min);
   return is_bitwise(call.redop) ? std::nullopt : std::optional(static_cast<int>(call.redop));
 }
 
-const void* advanced(const void* base, std::size_t elements, DataType type) noexcept {
+const void* advanced(const void* base, std::size_t elements, calls::DataType type) noexcept {
   return static_cast<const std::byte*>(base) + elements * size_of(type);
 }
-void* advanced(void* base, std::size_t elements, DataType type) noexcept {
+void* advanced(void* base, std::size_t elements, calls::DataType type) noexcept {
   return static_cast<std::byte*>(base) + elements * size_of(type);
 }
 
@@ -101,7 +102,7 @@ Result<NcclUniqueId> agree(const std::vector<std::string>& pieces) {
 }
 
 /// The second round: did NCCL come up everywhere?
-Result<void> confirm(Exchange& exchange, const Result<void>& own, Clock::time_point deadline) {
+Result<void> confirm(calls::Exchange& exchange, const Result<void>& own, Clock::time_point deadline) {
   constexpr auto grace = std::chrono::seconds(2);  // those who ran into the deadline are on their way here
   const auto pieces = exchange.gather_all(own ? "+" : concat({"-", own.error().message}), deadline + grace);
   if (!own) return own.error();
@@ -115,7 +116,7 @@ Result<void> confirm(Exchange& exchange, const Result<void>& own, Clock::time_po
 
 }  // namespace
 
-Result<void> NcclBackend::supports(const Call& call) {
+Result<void> NcclBackend::supports(const calls::Call& call) {
   if (is_reduction(call.operation) && moved_as(call.type).factor != 1) {
     return Error{Errc::unavailable, concat({"NCCL cannot combine ", to_string(call.type),
                                             ": use int32, or a buffer in the host's memory"})};
@@ -124,12 +125,12 @@ Result<void> NcclBackend::supports(const Call& call) {
     return Error{Errc::unavailable, concat({"NCCL cannot combine ", to_string(call.type), " by ", to_string(call.redop),
                                             ": use a buffer in the host's memory"})};
   }
-  if (call.tag > 0 || (call.operation == Operation::recv && call.root == Call::any_source)) {
+  if (call.tag > 0 || (call.operation == calls::Operation::recv && call.root == calls::Call::any_source)) {
     return Error{Errc::unavailable, concat({to_string(call.operation),
                                             ": NCCL has no tags and no AMLDIST_ANY_SOURCE: use tag 0 and a rank, or a "
                                             "buffer in host memory"})};
   }
-  if (call.operation == Operation::alltoall && call.send == call.recv && call.count != 0) {
+  if (call.operation == calls::Operation::alltoall && call.send == call.recv && call.count != 0) {
     return Error{Errc::unavailable, "NCCL cannot run an alltoall in place: give it a second buffer"};
   }
   return {};
@@ -139,7 +140,7 @@ NcclBackend::NcclBackend(NcclApi api, const CudaDriver& driver, DeviceContext co
     : api_(std::move(api)), driver_(&driver), context_(std::move(context)), rank_(rank), size_(size) {}
 
 Result<std::unique_ptr<NcclBackend>> NcclBackend::create(Result<NcclApi> api, const CudaDriver& driver, int device,
-                                                         Exchange& exchange, Clock::time_point deadline) {
+                                                         calls::Exchange& exchange, Clock::time_point deadline) {
   NcclUniqueId id = {};
   std::string piece;
   auto context = DeviceContext::retain(driver, device);
@@ -238,8 +239,8 @@ Result<void> NcclBackend::settle(int result, std::string_view what, KeepWaiting 
   return {};
 }
 
-Result<void> NcclBackend::settle(int result, std::string_view what, Watchdog& watchdog) {
-  return settle(result, what, [&watchdog] { return watchdog.keep_waiting(Watchdog::anyone); });
+Result<void> NcclBackend::settle(int result, std::string_view what, calls::Watchdog& watchdog) {
+  return settle(result, what, [&watchdog] { return watchdog.keep_waiting(calls::Watchdog::anyone); });
 }
 
 /// One group around several NCCL calls: the first error wins, and the group is always closed.
@@ -251,10 +252,10 @@ int NcclBackend::grouped(Enqueue enqueue) {
   return inside != nccl_success && inside != nccl_in_progress ? inside : result;
 }
 
-int NcclBackend::enqueue_message(const Call& message) {
+int NcclBackend::enqueue_message(const calls::Call& message) {
   const auto [type, factor] = moved_as(message.type);
   const std::size_t count = message.count * factor;
-  if (message.operation == Operation::send) {
+  if (message.operation == calls::Operation::send) {
     return api_.send(message.send, count, type, message.root, comm_, message.stream);
   }
   if (message.source != nullptr) *message.source = message.root;
@@ -266,85 +267,89 @@ int NcclBackend::barrier(void* stream) {
   if (scratch_ == nullptr) {
     if (const int result = api_.mem_alloc(&scratch_, bytes); result != nccl_success) return result;
   }
-  return api_.all_reduce(scratch_, scratch_, 1, static_cast<int>(DataType::uint8), static_cast<int>(ReduceOp::max),
-                         comm_, stream);
+  return api_.all_reduce(scratch_, scratch_, 1, static_cast<int>(calls::DataType::uint8),
+                         static_cast<int>(calls::ReduceOp::max), comm_, stream);
 }
 
 /// Operations that NCCL, or this release of it, lacks: as sends and receives of each rank's piece.
-int NcclBackend::enqueue_pieces(const Call& call) {
+int NcclBackend::enqueue_pieces(const calls::Call& call) {
   const auto [type, factor] = moved_as(call.type);
-  const bool rooted = call.operation == Operation::gather || call.operation == Operation::scatter;
-  const bool v = call.operation == Operation::alltoallv;
+  const bool rooted = call.operation == calls::Operation::gather || call.operation == calls::Operation::scatter;
+  const bool v = call.operation == calls::Operation::alltoallv;
   const auto sends_to = [&](int peer) {
-    return call.operation == Operation::gather ? peer == call.root : !rooted || rank_ == call.root;
+    return call.operation == calls::Operation::gather ? peer == call.root : !rooted || rank_ == call.root;
   };
   const auto receives_from = [&](int peer) {
-    return call.operation == Operation::scatter ? peer == call.root : !rooted || rank_ == call.root;
+    return call.operation == calls::Operation::scatter ? peer == call.root : !rooted || rank_ == call.root;
   };
   int result = nccl_success;
   for (int peer = 0; peer < size_ && (result == nccl_success || result == nccl_in_progress); ++peer) {
     const auto at = static_cast<std::size_t>(peer);
     if (sends_to(peer)) {
       const std::size_t count = v ? call.send_counts[at] : call.count;
-      const std::size_t offset = v ? call.send_offsets[at] : call.operation == Operation::gather ? 0 : at * call.count;
+      const std::size_t offset = v                                            ? call.send_offsets[at]
+                                 : call.operation == calls::Operation::gather ? 0
+                                                                              : at * call.count;
       result = api_.send(advanced(call.send, offset, call.type), count * factor, type, peer, comm_, call.stream);
     }
     if (receives_from(peer) && (result == nccl_success || result == nccl_in_progress)) {
       const std::size_t count = v ? call.recv_counts[at] : call.count;
-      const std::size_t offset = v ? call.recv_offsets[at] : call.operation == Operation::scatter ? 0 : at * call.count;
+      const std::size_t offset = v                                             ? call.recv_offsets[at]
+                                 : call.operation == calls::Operation::scatter ? 0
+                                                                               : at * call.count;
       result = api_.recv(advanced(call.recv, offset, call.type), count * factor, type, peer, comm_, call.stream);
     }
   }
   return result;
 }
 
-int NcclBackend::enqueue(const Call& call) {
+int NcclBackend::enqueue(const calls::Call& call) {
   const auto [type, factor] = moved_as(call.type);
   const int op = operator_of(call).value_or(0);  // supports() was asked
   const std::size_t count = call.count * factor;
   const auto in_pieces = [&] { return grouped([&] { return enqueue_pieces(call); }); };
   switch (call.operation) {
-    case Operation::allreduce:
+    case calls::Operation::allreduce:
       return api_.all_reduce(call.send, call.recv, count, type, op, comm_, call.stream);
-    case Operation::reduce:
+    case calls::Operation::reduce:
       return api_.reduce(call.send, call.recv, count, type, op, call.root, comm_, call.stream);
-    case Operation::broadcast:
+    case calls::Operation::broadcast:
       return api_.broadcast(call.send, call.recv, count, type, call.root, comm_, call.stream);
-    case Operation::allgather:
+    case calls::Operation::allgather:
       return api_.all_gather(call.send, call.recv, count, type, comm_, call.stream);
-    case Operation::reduce_scatter:
+    case calls::Operation::reduce_scatter:
       return api_.reduce_scatter(call.send, call.recv, count, type, op, comm_, call.stream);
-    case Operation::alltoall:
+    case calls::Operation::alltoall:
       if (api_.all_to_all == nullptr) return in_pieces();
       return api_.all_to_all(call.send, call.recv, count, type, comm_, call.stream);
-    case Operation::gather:
+    case calls::Operation::gather:
       if (api_.gather == nullptr) return in_pieces();
       return api_.gather(call.send, call.recv, count, type, call.root, comm_, call.stream);
-    case Operation::scatter:
+    case calls::Operation::scatter:
       if (api_.scatter == nullptr) return in_pieces();
       return api_.scatter(call.send, call.recv, count, type, call.root, comm_, call.stream);
-    case Operation::alltoallv:
+    case calls::Operation::alltoallv:
       return in_pieces();
-    case Operation::allgatherv:
+    case calls::Operation::allgatherv:
       return grouped([&] { return enqueue_broadcasts(call); });
-    case Operation::reduce_scatterv:
+    case calls::Operation::reduce_scatterv:
       return grouped([&] { return enqueue_reduces(call); });
-    case Operation::send:
-    case Operation::recv:
+    case calls::Operation::send:
+    case calls::Operation::recv:
       return enqueue_message(call);
-    case Operation::barrier:
+    case calls::Operation::barrier:
       return barrier(call.stream);
-    case Operation::none:
-    case Operation::split:
-    case Operation::finalize:
-    case Operation::init:
+    case calls::Operation::none:
+    case calls::Operation::split:
+    case calls::Operation::finalize:
+    case calls::Operation::init:
       break;
   }
   return nccl_success;  // not a matter of data
 }
 
 /// An allgatherv: each rank's piece from its owner to all.
-int NcclBackend::enqueue_broadcasts(const Call& call) {
+int NcclBackend::enqueue_broadcasts(const calls::Call& call) {
   const auto [type, factor] = moved_as(call.type);
   int result = nccl_success;
   for (int root = 0; root < size_ && (result == nccl_success || result == nccl_in_progress); ++root) {
@@ -358,7 +363,7 @@ int NcclBackend::enqueue_broadcasts(const Call& call) {
 }
 
 /// A reduce_scatterv: each rank's block from all to its owner.
-int NcclBackend::enqueue_reduces(const Call& call) {
+int NcclBackend::enqueue_reduces(const calls::Call& call) {
   const auto [type, factor] = moved_as(call.type);
   int result = nccl_success;
   for (int root = 0; root < size_ && (result == nccl_success || result == nccl_in_progress); ++root) {
@@ -371,7 +376,7 @@ int NcclBackend::enqueue_reduces(const Call& call) {
   return result;
 }
 
-Result<void> NcclBackend::run(const Call& call, Watchdog& watchdog) {
+Result<void> NcclBackend::run(const calls::Call& call, calls::Watchdog& watchdog) {
   if (auto supported = supports(call); !supported) return supported;
   const std::scoped_lock lock(in_use_);
   if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was given up before"};
@@ -379,13 +384,13 @@ Result<void> NcclBackend::run(const Call& call, Watchdog& watchdog) {
   return end(settle(enqueue(call), to_string(call.operation), watchdog));
 }
 
-Result<void> NcclBackend::run_group(std::span<const Call> messages, Watchdog& watchdog) {
+Result<void> NcclBackend::run_group(std::span<const calls::Call> messages, calls::Watchdog& watchdog) {
   const std::scoped_lock lock(in_use_);
   if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was given up before"};
   const DeviceContext::Current current(context_);
   const int result = grouped([&] {
     int inside = nccl_success;
-    for (const Call& message : messages) {
+    for (const calls::Call& message : messages) {
       inside = enqueue_message(message);
       if (inside != nccl_success && inside != nccl_in_progress) break;
     }
@@ -419,13 +424,13 @@ Result<bool> NcclBackend::is_complete(void* stream) {
   return end(Error{Errc::unavailable, concat({"the stream has failed: ", driver_->describe(status)})}).error();
 }
 
-Result<void> NcclBackend::synchronize(void* stream, Watchdog& watchdog) {
+Result<void> NcclBackend::synchronize(void* stream, calls::Watchdog& watchdog) {
   Backoff backoff;
   while (true) {
     const auto complete = is_complete(stream);
     if (!complete) return complete.error();
     if (*complete) return {};
-    if (auto waiting = watchdog.keep_waiting(Watchdog::anyone); !waiting) {
+    if (auto waiting = watchdog.keep_waiting(calls::Watchdog::anyone); !waiting) {
       abort();
       return waiting;
     }
@@ -461,7 +466,7 @@ Result<void> NcclBackend::release(void* memory) {
 }
 
 Result<std::unique_ptr<NcclBackend>> NcclBackend::split(int color, int key, int new_rank, int new_size,
-                                                        Watchdog& watchdog) {
+                                                        calls::Watchdog& watchdog) {
   const std::scoped_lock lock(in_use_);
   if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was given up before"};
   auto context = DeviceContext::retain(*driver_, context_.device());

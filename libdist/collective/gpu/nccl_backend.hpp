@@ -11,9 +11,9 @@
 #include <mutex>
 #include <string>
 
-#include "collective/calls/call.hpp"
-#include "collective/calls/exchange.hpp"
-#include "collective/calls/watchdog.hpp"
+#include "calls/call.hpp"
+#include "calls/exchange.hpp"
+#include "calls/watchdog.hpp"
 #include "collective/gpu/cuda_driver.hpp"
 #include "collective/gpu/nccl_api.hpp"
 
@@ -28,7 +28,7 @@ class NcclBackend {
   /// without NCCL, with another major release, or that did not come up before the deadline. `api` is this rank's own
   /// result of load_nccl(); `device` the GPU of this rank's buffer; `driver` outlives the back end.
   [[nodiscard]] static Result<std::unique_ptr<NcclBackend>> create(Result<NcclApi> api, const CudaDriver& driver,
-                                                                   int device, Exchange& exchange,
+                                                                   int device, calls::Exchange& exchange,
                                                                    Clock::time_point deadline);
 
   ~NcclBackend();
@@ -39,11 +39,11 @@ class NcclBackend {
   [[nodiscard]] const DeviceContext& context() const noexcept { return context_; }
 
   /// Errors: NCCL has no such call. It is refused before it begins.
-  [[nodiscard]] static Result<void> supports(const Call& call);
+  [[nodiscard]] static Result<void> supports(const calls::Call& call);
 
-  [[nodiscard]] Result<void> run(const Call& call, Watchdog& watchdog);
-  [[nodiscard]] Result<void> run_group(std::span<const Call> messages, Watchdog& watchdog);
-  [[nodiscard]] Result<void> synchronize(void* stream, Watchdog& watchdog);
+  [[nodiscard]] Result<void> run(const calls::Call& call, calls::Watchdog& watchdog);
+  [[nodiscard]] Result<void> run_group(std::span<const calls::Call> messages, calls::Watchdog& watchdog);
+  [[nodiscard]] Result<void> synchronize(void* stream, calls::Watchdog& watchdog);
   [[nodiscard]] Result<bool> is_complete(void* stream);
   /// Whether NCCL has reported an error since; never waits. Aborts nothing: whoever does makes the stream idle, and has
   /// to say why before.
@@ -56,7 +56,7 @@ class NcclBackend {
   /// A communicator of the ranks that gave the same colour, ordered by key; collective. A negative colour: nullptr.
   /// Shares this one's connections where NCCL can.
   [[nodiscard]] Result<std::unique_ptr<NcclBackend>> split(int color, int key, int new_rank, int new_size,
-                                                           Watchdog& watchdog);
+                                                           calls::Watchdog& watchdog);
 
   void abort() noexcept;
 
@@ -65,17 +65,17 @@ class NcclBackend {
 
   [[nodiscard]] Result<void> start(const NcclUniqueId& id, Clock::time_point deadline);
   [[nodiscard]] Result<void> async_error();
-  [[nodiscard]] int enqueue(const Call& call);
-  [[nodiscard]] int enqueue_pieces(const Call& call);
-  [[nodiscard]] int enqueue_broadcasts(const Call& call);
-  [[nodiscard]] int enqueue_reduces(const Call& call);
-  [[nodiscard]] int enqueue_message(const Call& message);
+  [[nodiscard]] int enqueue(const calls::Call& call);
+  [[nodiscard]] int enqueue_pieces(const calls::Call& call);
+  [[nodiscard]] int enqueue_broadcasts(const calls::Call& call);
+  [[nodiscard]] int enqueue_reduces(const calls::Call& call);
+  [[nodiscard]] int enqueue_message(const calls::Call& message);
   [[nodiscard]] int barrier(void* stream);
   template <typename Enqueue>
   [[nodiscard]] int grouped(Enqueue enqueue);
   template <typename KeepWaiting>
   [[nodiscard]] Result<void> settle(int result, std::string_view what, KeepWaiting keep_waiting);
-  [[nodiscard]] Result<void> settle(int result, std::string_view what, Watchdog& watchdog);
+  [[nodiscard]] Result<void> settle(int result, std::string_view what, calls::Watchdog& watchdog);
   [[nodiscard]] Result<void> end(Result<void> result);
   [[nodiscard]] Error error_of(int result, std::string_view what) const;
   void give_up() noexcept;

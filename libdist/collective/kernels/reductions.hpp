@@ -8,8 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "collective/calls/data_type.hpp"
-#include "core/instruction_set.hpp"
+#include "base/os/instruction_set.hpp"
+#include "calls/data_type.hpp"
 
 namespace amldist::collective {
 
@@ -40,8 +40,8 @@ struct Fold {
 
 /// Whether a second result can be streamed beside a first one that is not: the gradients' sums, since each such loop
 /// makes the library larger.
-[[nodiscard]] constexpr bool can_stream_second(DataType type, ReduceOp op) noexcept {
-  return type == DataType::float32 && op == ReduceOp::sum;
+[[nodiscard]] constexpr bool can_stream_second(calls::DataType type, calls::ReduceOp op) noexcept {
+  return type == calls::DataType::float32 && op == calls::ReduceOp::sum;
 }
 
 /// The best that this processor and the build have, and at most `highest`.
@@ -53,7 +53,9 @@ class Reductions {
   /// `set` must be supported by the processor.
   explicit Reductions(InstructionSet set = best_instruction_set()) noexcept;
 
-  void fold(const Fold& work, DataType type, ReduceOp op) const noexcept { table_[index(type, op)](work); }
+  void fold(const Fold& work, calls::DataType type, calls::ReduceOp op) const noexcept {
+    table_[index(type, op)](work);
+  }
   /// Copies bytes; the ranges must not overlap.
   void copy(void* dst, const void* src, std::size_t bytes, Store store) const noexcept {
     (store == Store::whole_lines && bytes >= whole_lines_from ? copy_whole_lines_ : copy_)(dst, src, bytes, store);
@@ -64,8 +66,8 @@ class Reductions {
   using CopyFunction = void (*)(void*, const void*, std::size_t, Store);
 
  private:
-  static constexpr std::size_t index(DataType type, ReduceOp op) noexcept {
-    return static_cast<std::size_t>(type) * reduce_ops + static_cast<std::size_t>(op);
+  static constexpr std::size_t index(calls::DataType type, calls::ReduceOp op) noexcept {
+    return static_cast<std::size_t>(type) * calls::reduce_ops + static_cast<std::size_t>(op);
   }
 
   static constexpr std::size_t whole_lines_from =

@@ -88,14 +88,14 @@ struct Unsigned<std::int64_t> {
   using type = std::uint64_t;
 };
 
-template <ReduceOp op, typename V>
+template <calls::ReduceOp op, typename V>
 inline V combine(V a, V b) {
-  if constexpr (op == ReduceOp::sum || op == ReduceOp::avg) return a + b;
-  if constexpr (op == ReduceOp::prod) return a * b;
-  if constexpr (op == ReduceOp::max) return a > b ? a : b;
-  if constexpr (op == ReduceOp::band) return a & b;
-  if constexpr (op == ReduceOp::bor) return a | b;
-  if constexpr (op == ReduceOp::bxor) return a ^ b;
+  if constexpr (op == calls::ReduceOp::sum || op == calls::ReduceOp::avg) return a + b;
+  if constexpr (op == calls::ReduceOp::prod) return a * b;
+  if constexpr (op == calls::ReduceOp::max) return a > b ? a : b;
+  if constexpr (op == calls::ReduceOp::band) return a & b;
+  if constexpr (op == calls::ReduceOp::bor) return a | b;
+  if constexpr (op == calls::ReduceOp::bxor) return a ^ b;
   return a < b ? a : b;
 }
 
@@ -238,7 +238,7 @@ struct Half {
 };
 
 // ---- folds ----
-template <typename Lane, ReduceOp op>
+template <typename Lane, calls::ReduceOp op>
 inline void fold_one(const Fold& work, std::size_t i) {
   using Stored = typename Lane::Stored;
   using Wrapping = typename Unsigned<typename Lane::Arithmetic>::type;
@@ -246,7 +246,7 @@ inline void fold_one(const Fold& work, std::size_t i) {
   auto result = Lane::read_one(static_cast<const Stored*>(work.sources[0]) + i);
   for (std::size_t s = 1; s < work.source_count; ++s) {
     const auto next = Lane::read_one(static_cast<const Stored*>(work.sources[s]) + i);
-    if constexpr (op == ReduceOp::max || op == ReduceOp::min) {
+    if constexpr (op == calls::ReduceOp::max || op == calls::ReduceOp::min) {
       result = combine<op, Kind>(result, next);
     } else if constexpr (sizeof(Kind) < sizeof(int)) {  // avoid the signed overflow of a promoted product
       result = static_cast<Kind>(
@@ -255,14 +255,14 @@ inline void fold_one(const Fold& work, std::size_t i) {
       result = static_cast<Kind>(combine<op, Wrapping>(static_cast<Wrapping>(result), static_cast<Wrapping>(next)));
     }
   }
-  if constexpr (op == ReduceOp::avg) result = divided<Kind>(result, work.divisor);
+  if constexpr (op == calls::ReduceOp::avg) result = divided<Kind>(result, work.divisor);
   Lane::write_one(static_cast<Stored*>(work.dst) + i, result);
   if (work.second != nullptr) Lane::write_one(static_cast<Stored*>(work.second) + i, result);
 }
 
-template <typename Lane, ReduceOp op>
+template <typename Lane, calls::ReduceOp op>
 inline typename Lane::Accumulator combined(typename Lane::Accumulator a, typename Lane::Accumulator b) {
-  if constexpr (op == ReduceOp::max || op == ReduceOp::min) {
+  if constexpr (op == calls::ReduceOp::max || op == calls::ReduceOp::min) {
     return combine<op>(a, b);
   } else {
     using Wrapping = Vector<typename Unsigned<typename Lane::Arithmetic>::type>;
@@ -281,7 +281,7 @@ template <typename Lane>
 constexpr std::size_t lanes_of = sizeof(typename Lane::Accumulator) / sizeof(typename Lane::Arithmetic);
 
 // Folds `blocks` vectors from element `at` on.
-template <typename Lane, ReduceOp op, std::size_t blocks, bool streaming, bool both>
+template <typename Lane, calls::ReduceOp op, std::size_t blocks, bool streaming, bool both>
 inline void fold_vectors(const Fold& work, std::size_t at) {
   using Stored = typename Lane::Stored;
   constexpr std::size_t lanes = lanes_of<Lane>;
@@ -295,7 +295,8 @@ inline void fold_vectors(const Fold& work, std::size_t at) {
   auto* dst = static_cast<Stored*>(work.dst) + at;
   auto* second = static_cast<Stored*>(work.second);  // null where there is one result
   for (std::size_t b = 0; b < blocks; ++b) {
-    if constexpr (op == ReduceOp::avg) sums[b] = divided_vector<typename Lane::Arithmetic>(sums[b], work.divisor);
+    if constexpr (op == calls::ReduceOp::avg)
+      sums[b] = divided_vector<typename Lane::Arithmetic>(sums[b], work.divisor);
     const auto result = Lane::to_stored(sums[b]);
     store_as<streaming>(dst + b * lanes, result);
     if constexpr (both) {
@@ -308,12 +309,12 @@ inline void fold_vectors(const Fold& work, std::size_t at) {
 
 // What is not a whole number of unrolled vectors. These two are compiled once for each type and operator and called by
 // all variants below: inlined there, they were two thirds of the build of this file.
-template <typename Lane, ReduceOp op>
+template <typename Lane, calls::ReduceOp op>
 [[gnu::noinline]] void fold_ones(const Fold& work, std::size_t from, std::size_t to) {
   for (std::size_t i = from; i < to; ++i) fold_one<Lane, op>(work, i);
 }
 
-template <typename Lane, ReduceOp op>
+template <typename Lane, calls::ReduceOp op>
 [[gnu::noinline]] void fold_rest(const Fold& work, std::size_t from) {
   std::size_t i = from;
   for (; i + lanes_of<Lane> <= work.count; i += lanes_of<Lane>) fold_vectors<Lane, op, 1, false, false>(work, i);
@@ -321,7 +322,7 @@ template <typename Lane, ReduceOp op>
 }
 
 // Folds the elements before the first whole vector of `dst`, which is aligned to its elements; returns how many.
-template <typename Lane, ReduceOp op>
+template <typename Lane, calls::ReduceOp op>
 std::size_t fold_head(const Fold& work) {
   const std::size_t past = reinterpret_cast<std::uintptr_t>(work.dst) % vector_bytes;
   const std::size_t missing = past == 0 ? 0 : (vector_bytes - past) / sizeof(typename Lane::Stored);
@@ -330,7 +331,7 @@ std::size_t fold_head(const Fold& work) {
   return head;
 }
 
-template <typename Lane, ReduceOp op, bool streaming, bool both>
+template <typename Lane, calls::ReduceOp op, bool streaming, bool both>
 void fold_all(const Fold& work) {
   constexpr std::size_t step = unroll * lanes_of<Lane>;
   std::size_t i = streaming ? fold_head<Lane, op>(work) : 0;
@@ -342,7 +343,7 @@ void fold_all(const Fold& work) {
 // Two sources: every all-reduce of two ranks. This version takes up to a third less time, because the addresses are in
 // registers (the compiler must assume that a store changes `work`) and each result is written in consecutive cache
 // lines. Prefetching the other rank's lines helps with one result and hurts with two (`twice`).
-template <typename Lane, ReduceOp op, bool streaming, bool both, bool twice>
+template <typename Lane, calls::ReduceOp op, bool streaming, bool both, bool twice>
 void fold_pair(const Fold& work) {
   using Stored = typename Lane::Stored;
   using Accumulator = typename Lane::Accumulator;
@@ -362,7 +363,8 @@ void fold_pair(const Fold& work) {
         __builtin_prefetch(b + i + ahead + u * lanes);
       }
       sums[u] = combined<Lane, op>(Lane::read(a + i + u * lanes), Lane::read(b + i + u * lanes));
-      if constexpr (op == ReduceOp::avg) sums[u] = divided_vector<typename Lane::Arithmetic>(sums[u], work.divisor);
+      if constexpr (op == calls::ReduceOp::avg)
+        sums[u] = divided_vector<typename Lane::Arithmetic>(sums[u], work.divisor);
     }
     for (std::size_t u = 0; u < unroll; ++u) store_as<streaming>(dst + i + u * lanes, Lane::to_stored(sums[u]));
     if constexpr (twice) {
@@ -373,7 +375,7 @@ void fold_pair(const Fold& work) {
   if constexpr (streaming || both) fence_streaming();
 }
 
-template <typename Lane, ReduceOp op, bool streaming, bool both>
+template <typename Lane, calls::ReduceOp op, bool streaming, bool both>
 void fold_some(const Fold& work) {
   if (work.source_count != 2) fold_all<Lane, op, streaming, both>(work);
   else if (both || work.second != nullptr) fold_pair<Lane, op, streaming, both, true>(work);
@@ -388,15 +390,15 @@ constexpr bool is_same<A, A> = true;
 template <typename T>
 constexpr bool is_integer = static_cast<T>(1) / static_cast<T>(2) == 0;
 
-template <typename Lane, ReduceOp op>
+template <typename Lane, calls::ReduceOp op>
 void fold(const Fold& work) {
   using Stored = typename Lane::Stored;
   using Kind = typename Lane::Arithmetic;
-  if constexpr (op == ReduceOp::avg && is_integer<Kind>) {  // dividing takes longer than any way to store
+  if constexpr (op == calls::ReduceOp::avg && is_integer<Kind>) {  // dividing takes longer than any way to store
     fold_rest<Lane, op>(work, 0);
     return;
   }
-  if constexpr (is_same<Lane, Native<float>> && op == ReduceOp::sum) {  // can_stream_second()
+  if constexpr (is_same<Lane, Native<float>> && op == calls::ReduceOp::sum) {  // can_stream_second()
     const bool begins_line = reinterpret_cast<std::uintptr_t>(work.second) % 64 == 0;
     if (work.store != Store::streaming && work.second != nullptr && work.second_store == Store::streaming &&
         begins_line) {
@@ -440,23 +442,24 @@ void copy_bytes(void* dst, const void* src, std::size_t bytes, Store store) {
 }
 
 // Bits are combined as bytes, whatever they are the bits of: one function for each operator.
-template <ReduceOp op, std::size_t bytes>
+template <calls::ReduceOp op, std::size_t bytes>
 void fold_bits(const Fold& work) {
   Fold wide = work;
   wide.count *= bytes;
   fold<Native<std::uint8_t>, op>(wide);
 }
 
-#define AMLDIST_BITS(bytes) \
-  &fold_bits<ReduceOp::band, bytes>, &fold_bits<ReduceOp::bor, bytes>, &fold_bits<ReduceOp::bxor, bytes>
+#define AMLDIST_BITS(bytes)                                                          \
+  &fold_bits<calls::ReduceOp::band, bytes>, &fold_bits<calls::ReduceOp::bor, bytes>, \
+      &fold_bits<calls::ReduceOp::bxor, bytes>
 // Sums and products of signed integers wrap around, so they are those of the unsigned ones.
-#define AMLDIST_OPS(Ring, Lane)                                                                                    \
-  &fold<Ring, ReduceOp::sum>, &fold<Ring, ReduceOp::prod>, &fold<Lane, ReduceOp::max>, &fold<Lane, ReduceOp::min>, \
-      &fold<Lane, ReduceOp::avg>
+#define AMLDIST_OPS(Ring, Lane)                                                                             \
+  &fold<Ring, calls::ReduceOp::sum>, &fold<Ring, calls::ReduceOp::prod>, &fold<Lane, calls::ReduceOp::max>, \
+      &fold<Lane, calls::ReduceOp::min>, &fold<Lane, calls::ReduceOp::avg>
 #define AMLDIST_INTEGER(Ring, Lane) AMLDIST_OPS(Ring, Lane), AMLDIST_BITS(sizeof(Lane::Stored))
 #define AMLDIST_REAL(Lane) AMLDIST_OPS(Lane, Lane), nullptr, nullptr, nullptr
 // Indexed by DataType and ReduceOp; null where can_combine() says no. A sum of bools is their or, a product their and.
-constexpr Reductions::FoldFunction fold_table[data_types * reduce_ops] = {
+constexpr Reductions::FoldFunction fold_table[calls::data_types * calls::reduce_ops] = {
     AMLDIST_INTEGER(Native<std::uint8_t>, Native<std::int8_t>),
     AMLDIST_INTEGER(Native<std::uint8_t>, Native<std::uint8_t>),
     AMLDIST_INTEGER(Native<std::uint32_t>, Native<std::int32_t>),
@@ -469,10 +472,10 @@ constexpr Reductions::FoldFunction fold_table[data_types * reduce_ops] = {
     AMLDIST_REAL(Bfloat16),
     AMLDIST_INTEGER(Native<std::uint16_t>, Native<std::int16_t>),
     AMLDIST_INTEGER(Native<std::uint16_t>, Native<std::uint16_t>),
-    &fold_bits<ReduceOp::bor, 1>,  // bool: sum
-    &fold_bits<ReduceOp::band, 1>,
-    &fold_bits<ReduceOp::bor, 1>,
-    &fold_bits<ReduceOp::band, 1>,
+    &fold_bits<calls::ReduceOp::bor, 1>,  // bool: sum
+    &fold_bits<calls::ReduceOp::band, 1>,
+    &fold_bits<calls::ReduceOp::bor, 1>,
+    &fold_bits<calls::ReduceOp::band, 1>,
     nullptr,
     AMLDIST_BITS(1)};
 #undef AMLDIST_REAL

@@ -8,7 +8,7 @@
 namespace amldist::collective {
 
 /// In a single copy: every rank fetches the others' blocks.
-Result<void> NodeCollectives::allgather_fetched(const std::byte* send, std::byte* recv, const Blocks& blocks,
+Result<void> NodeCollectives::allgather_fetched(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                                 std::size_t unit) {
   const std::uint32_t own = slot_channel_.rank();
   if (auto shown = show(send, nullptr); !shown) return shown;
@@ -23,7 +23,7 @@ Result<void> NodeCollectives::allgather_fetched(const std::byte* send, std::byte
   return finish_reading();
 }
 
-Result<void> NodeCollectives::allgather_short(const std::byte* send, std::byte* recv, const Blocks& blocks,
+Result<void> NodeCollectives::allgather_short(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                               std::size_t unit) {
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
@@ -37,7 +37,7 @@ Result<void> NodeCollectives::allgather_short(const std::byte* send, std::byte* 
   return {};
 }
 
-Result<void> NodeCollectives::allgather(const std::byte* send, std::byte* recv, const Blocks& blocks,
+Result<void> NodeCollectives::allgather(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                         std::size_t unit) {
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
   if (longest <= SlotChannel::short_data) return allgather_short(send, recv, blocks, unit);
@@ -47,7 +47,7 @@ Result<void> NodeCollectives::allgather(const std::byte* send, std::byte* recv, 
   });
 }
 
-Result<void> NodeCollectives::allgather_staged(const std::byte* send, std::byte* recv, const Blocks& blocks,
+Result<void> NodeCollectives::allgather_staged(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                                std::size_t unit) {
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
   const std::uint32_t own = slot_channel_.rank();

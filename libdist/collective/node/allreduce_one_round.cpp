@@ -13,7 +13,7 @@
 
 namespace amldist::collective {
 
-Result<void> NodeCollectives::reduce_at_once(const Reduction& what, int root) {
+Result<void> NodeCollectives::reduce_at_once(const calls::Reduction& what, int root) {
   const bool is_short = root != everybody && what.count * size_of(what.type) <= SlotChannel::short_data;
   if (auto begun = is_short ? slot_channel_.begin_short() : slot_channel_.begin(); !begun) return begun;
   publish(what);
@@ -32,13 +32,13 @@ Result<void> NodeCollectives::await_stream_of_all() {
   return {};
 }
 
-bool NodeCollectives::start_allreduce(const Reduction& what) {
+bool NodeCollectives::start_allreduce(const calls::Reduction& what) {
   if (what.count * size_of(what.type) >= tuning::one_round_below || !slot_channel_.try_begin()) return false;
   publish(what);
   return true;
 }
 
-void NodeCollectives::publish(const Reduction& what) {
+void NodeCollectives::publish(const calls::Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   const bool in_line = bytes <= SlotChannel::line_data;
   if (bytes > SlotChannel::short_data) slot_channel_.use_slots(bytes, 2 * bytes);
@@ -48,7 +48,7 @@ void NodeCollectives::publish(const Reduction& what) {
   if (in_line) slot_channel_.prefetch_next_line();
 }
 
-Result<void> NodeCollectives::finish_allreduce(const Reduction& what) {
+Result<void> NodeCollectives::finish_allreduce(const calls::Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   slot_channel_.delay_polling(bytes);
   if (auto came = slot_channel_.await_all_places(bytes); !came) return came;
@@ -56,7 +56,7 @@ Result<void> NodeCollectives::finish_allreduce(const Reduction& what) {
   return {};
 }
 
-void NodeCollectives::fold_shown(const Reduction& what) {
+void NodeCollectives::fold_shown(const calls::Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   if (bytes == 0) return;
   const std::byte* shown = slot_channel_.place_of(0, bytes);

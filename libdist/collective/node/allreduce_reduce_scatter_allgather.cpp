@@ -16,7 +16,7 @@ namespace amldist::collective {
 
 class NodeCollectives::Sliced {
  public:
-  Sliced(NodeCollectives& owner, const Reduction& what, bool receives)
+  Sliced(NodeCollectives& owner, const calls::Reduction& what, bool receives)
       : owner_(owner),
         slot_channel_(owner.slot_channel_),
         what_(what),
@@ -82,14 +82,14 @@ class NodeCollectives::Sliced {
 
   NodeCollectives& owner_;
   SlotChannel& slot_channel_;
-  const Reduction& what_;
+  const calls::Reduction& what_;
   const bool receives_;
   const std::size_t unit_;
   const Store store_;
   std::size_t piece_ = 0;  ///< elements
 };
 
-Result<NodeCollectives::Agreement> NodeCollectives::allreduce_sliced(const Reduction& what, int root) {
+Result<NodeCollectives::Agreement> NodeCollectives::allreduce_sliced(const calls::Reduction& what, int root) {
   const Sliced work(*this, what, root == everybody || static_cast<std::uint32_t>(root) == slot_channel_.rank());
   if (auto begun = slot_channel_.begin(); !begun) return begun.error();
   std::memcpy(slot_channel_.own_line(), &offer_, sizeof offer_);

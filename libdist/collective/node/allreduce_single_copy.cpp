@@ -13,7 +13,7 @@
 
 namespace amldist::collective {
 
-Result<NodeCollectives::Agreement> NodeCollectives::allreduce_single_copy(const Reduction& what) {
+Result<NodeCollectives::Agreement> NodeCollectives::allreduce_single_copy(const calls::Reduction& what) {
   if (auto shown = show(what.send, what.recv); !shown) return shown.error();
   if (auto came = slot_channel_.await_all(); !came) return came.error();
   if (agreement(0) == Agreement::mixed) return Agreement::mixed;
@@ -24,7 +24,7 @@ Result<NodeCollectives::Agreement> NodeCollectives::allreduce_single_copy(const 
   return Agreement::of_private;
 }
 
-Result<void> NodeCollectives::fold_fetched(const Reduction& what) {
+Result<void> NodeCollectives::fold_fetched(const calls::Reduction& what) {
   const std::size_t step = tuning::single_copy_step(slot_channel_.size());
   const auto [begin, end] = own_slice(what, slot_channel_);
   for (std::size_t at = begin; at < end; at += step) {
@@ -35,7 +35,7 @@ Result<void> NodeCollectives::fold_fetched(const Reduction& what) {
 
 /// Folds a step of all ranks' data. The others' is fetched into the own slot, from `at` on behind the addresses that
 /// they showed; `to` may be there, too.
-Result<void> NodeCollectives::fold_step(const Reduction& what, std::byte* to, std::size_t own_at, std::size_t at,
+Result<void> NodeCollectives::fold_step(const calls::Reduction& what, std::byte* to, std::size_t own_at, std::size_t at,
                                         std::size_t bytes) {
   const std::uint32_t ranks = slot_channel_.size();
   const std::uint32_t own = slot_channel_.rank();
@@ -51,7 +51,7 @@ Result<void> NodeCollectives::fold_step(const Reduction& what, std::byte* to, st
   return {};
 }
 
-Result<void> NodeCollectives::fetch_results(const Reduction& what) {
+Result<void> NodeCollectives::fetch_results(const calls::Reduction& what) {
   const std::uint32_t ranks = slot_channel_.size();
   const std::size_t unit = size_of(what.type);
   const Slices cut = slices_of(what.count, ranks, unit);

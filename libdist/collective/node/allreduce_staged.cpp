@@ -10,7 +10,7 @@
 
 namespace amldist::collective {
 
-Result<NodeCollectives::Agreement> NodeCollectives::allreduce_whole(const Reduction& what, int root) {
+Result<NodeCollectives::Agreement> NodeCollectives::allreduce_whole(const calls::Reduction& what, int root) {
   const std::size_t unit = size_of(what.type);
   const bool is_root = root == static_cast<int>(slot_channel_.rank());
   const bool folds = root == everybody || is_root;

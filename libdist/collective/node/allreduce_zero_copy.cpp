@@ -14,7 +14,7 @@ namespace amldist::collective {
 /// A rank whose buffers are in its arena says so and copies nothing. If all ranks do, they work directly on the
 /// buffers. If only some do, all start again as with private buffers, after the rounds that the ranks with
 /// private ones have published by then.
-Result<void> NodeCollectives::allreduce_large(const Reduction& what) {
+Result<void> NodeCollectives::allreduce_large(const calls::Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   using Access = Arenas::Access;
   const bool in_place = what.send == what.recv;
@@ -41,7 +41,7 @@ Result<void> NodeCollectives::allreduce_large(const Reduction& what) {
 
 /// Every rank folds one slice of all inputs and writes it to all results, so every byte is read and written once.
 /// Segments that lie elsewhere are used in place within the own slice and copied outside it.
-Result<void> NodeCollectives::allreduce_direct(const Reduction& what) {
+Result<void> NodeCollectives::allreduce_direct(const calls::Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {
     const Offer theirs = offer_of(r, 0);
@@ -51,7 +51,8 @@ Result<void> NodeCollectives::allreduce_direct(const Reduction& what) {
   }
   const auto [begin, end] = own_slice(what, slot_channel_);
   if (what.segments == nullptr) fold_direct(what, {begin, end - begin, what.recv + begin});
-  else for_segments(what.segments, begin, end, [&](const BufferSegment& segment) { fold_direct(what, segment); });
+  else
+    for_segments(what.segments, begin, end, [&](const calls::BufferSegment& segment) { fold_direct(what, segment); });
   if (auto begun = slot_channel_.begin(); !begun) return begun;
   slot_channel_.publish();
   if (auto came = slot_channel_.await_all(); !came) return came;
@@ -60,7 +61,7 @@ Result<void> NodeCollectives::allreduce_direct(const Reduction& what) {
   return {};
 }
 
-void NodeCollectives::fold_direct(const Reduction& what, const BufferSegment& segment) {
+void NodeCollectives::fold_direct(const calls::Reduction& what, const calls::BufferSegment& segment) {
   const std::size_t unit = size_of(what.type);
   const std::uint32_t ranks = slot_channel_.size();
   const std::uint32_t own = slot_channel_.rank();

@@ -11,7 +11,8 @@ namespace amldist::collective {
 /// The longest message, in elements. Equal blocks are equal on all ranks: the signature covers them. Of listed ones
 /// only the two ranks of a pair know how much they exchange: a first round agrees on the longest, and each rank checks
 /// that it gets what it expects.
-Result<std::uint64_t> NodeCollectives::agree_on_longest(const Blocks& send_blocks, const Blocks& recv_blocks) {
+Result<std::uint64_t> NodeCollectives::agree_on_longest(const calls::Blocks& send_blocks,
+                                                        const calls::Blocks& recv_blocks) {
   if (send_blocks.are_equal() && recv_blocks.are_equal()) return send_blocks.count(0);
   const std::uint32_t own = slot_channel_.rank();
   const std::uint32_t ranks = slot_channel_.size();
@@ -78,8 +79,8 @@ Result<void> NodeCollectives::alltoall_short(const std::byte* send, std::byte* r
   return {};
 }
 
-Result<void> NodeCollectives::alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
-                                       const Blocks& recv_blocks, std::size_t unit) {
+Result<void> NodeCollectives::alltoall(const std::byte* send, const calls::Blocks& send_blocks, std::byte* recv,
+                                       const calls::Blocks& recv_blocks, std::size_t unit) {
   const auto staged = [&] { return alltoall_staged(send, send_blocks, recv, recv_blocks, unit); };
   if (!send_blocks.are_equal() || !recv_blocks.are_equal()) return staged();
   const std::size_t bytes = send_blocks.count(0) * unit;
@@ -93,8 +94,8 @@ Result<void> NodeCollectives::alltoall(const std::byte* send, const Blocks& send
   });
 }
 
-Result<void> NodeCollectives::alltoall_staged(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
-                                              const Blocks& recv_blocks, std::size_t unit) {
+Result<void> NodeCollectives::alltoall_staged(const std::byte* send, const calls::Blocks& send_blocks, std::byte* recv,
+                                              const calls::Blocks& recv_blocks, std::size_t unit) {
   const std::uint32_t own = slot_channel_.rank();
   const std::uint32_t ranks = slot_channel_.size();
   const auto longest = agree_on_longest(send_blocks, recv_blocks);

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "core/text.hpp"
-#include "os/memory_map.hpp"
+#include "base/os/memory_map.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::collective {
 namespace {

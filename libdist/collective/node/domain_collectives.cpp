@@ -37,11 +37,11 @@ struct alignas(64) DomainCollectives::Published {
 // ---- who makes another call ----
 /// Ranks that make different calls may wait for each other in different channels, where neither sees the other's
 /// signature. So each shows its call, and who has waited for long looks there.
-class DomainCollectives::CallComparison final : public Watchdog {
+class DomainCollectives::CallComparison final : public calls::Watchdog {
  public:
   CallComparison(Published* published, const NodeGroup& node) : published_(published), node_(node) {}
 
-  void begin_call(std::uint32_t signature, Watchdog& watchdog) noexcept {
+  void begin_call(std::uint32_t signature, calls::Watchdog& watchdog) noexcept {
     under_ = &watchdog;
     own_ = (own_ >> 32) + 1;
     own_ = own_ << 32 | signature;
@@ -66,7 +66,7 @@ class DomainCollectives::CallComparison final : public Watchdog {
  private:
   Published* const published_;
   const NodeGroup& node_;
-  Watchdog* under_ = nullptr;
+  calls::Watchdog* under_ = nullptr;
   std::uint64_t own_ = 0;
 };
 
@@ -83,14 +83,14 @@ class DomainCollectives::Group {
   [[nodiscard]] std::uint32_t leader() const noexcept { return ranks_.front(); }
   [[nodiscard]] bool has(std::uint32_t rank) const noexcept { return std::ranges::binary_search(ranks_, rank); }
 
-  void begin_call(std::uint32_t signature, Watchdog& watchdog) noexcept {
+  void begin_call(std::uint32_t signature, calls::Watchdog& watchdog) noexcept {
     channel_.begin_call(signature);
     channel_.wait_under(watchdog);
   }
   [[nodiscard]] Result<void> barrier() { return collectives_.barrier(); }
-  [[nodiscard]] Result<void> allreduce(const Reduction& what) { return collectives_.allreduce(what); }
+  [[nodiscard]] Result<void> allreduce(const calls::Reduction& what) { return collectives_.allreduce(what); }
   /// `root`: a rank of the node, in this group.
-  [[nodiscard]] Result<void> reduce(const Reduction& what, std::uint32_t root) {
+  [[nodiscard]] Result<void> reduce(const calls::Reduction& what, std::uint32_t root) {
     return is_alone() ? Result<void>() : collectives_.reduce(what, index_of(root));
   }
   [[nodiscard]] Result<void> broadcast(std::byte* buffer, std::size_t bytes, std::uint32_t root) {
@@ -160,7 +160,7 @@ void DomainCollectives::find_levels(std::byte* memory, const NodeDivision& divis
   }
 }
 
-void DomainCollectives::begin_call(std::uint32_t signature, Watchdog& watchdog) {
+void DomainCollectives::begin_call(std::uint32_t signature, calls::Watchdog& watchdog) {
   comparison_->begin_call(signature, watchdog);
   rounds_.wait_under(*comparison_);
   for (const auto& group : levels_) group->begin_call(signature, *comparison_);
@@ -183,22 +183,22 @@ std::size_t DomainCollectives::meeting_level() const noexcept {
 // ---- the collectives ----
 Result<void> DomainCollectives::barrier_by_leaders() { return fold_and_share({}); }
 
-Result<void> DomainCollectives::allreduce_by_leaders(const Reduction& what) {
+Result<void> DomainCollectives::allreduce_by_leaders(const calls::Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
-  for_segments(what.segments, 0, bytes, [&](const BufferSegment& segment) {
+  for_segments(what.segments, 0, bytes, [&](const calls::BufferSegment& segment) {
     copy_bytes(what.recv + segment.offset, segment.data, segment.bytes);
   });
   auto done = fold_and_share(what);
   if (!done) return done;
-  for_segments(what.segments, 0, bytes, [&](const BufferSegment& segment) {
+  for_segments(what.segments, 0, bytes, [&](const calls::BufferSegment& segment) {
     copy_bytes(segment.data, what.recv + segment.offset, segment.bytes);
   });
   return done;
 }
 
 /// Up to this rank's last level, across if that is the last of all, and down again.
-Result<void> DomainCollectives::fold_and_share(const Reduction& what) {
-  Reduction part = what;
+Result<void> DomainCollectives::fold_and_share(const calls::Reduction& what) {
+  calls::Reduction part = what;
   part.segments = nullptr;
   part.op = sum_for_average(what.op);
   const bool is_at_top = levels_.size() == places_.size();
@@ -220,11 +220,11 @@ Result<void> DomainCollectives::fold_and_share(const Reduction& what) {
 }
 
 /// First up to the leaders in all groups that the root has no part in, then down to the root in the others.
-Result<void> DomainCollectives::reduce_by_leaders(const Reduction& what, std::uint32_t root) {
+Result<void> DomainCollectives::reduce_by_leaders(const calls::Reduction& what, std::uint32_t root) {
   find_agents(root);
   const std::size_t meeting = meeting_level();
   const bool is_root = rounds_.rank() == root;
-  Reduction part = what;
+  calls::Reduction part = what;
   part.op = sum_for_average(what.op);
   part.recv = is_root ? what.recv : partial_.data();
   const auto reduce_to = [&](Group& group, std::uint32_t rank) {

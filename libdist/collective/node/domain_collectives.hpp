@@ -46,35 +46,36 @@ class DomainCollectives {
   [[nodiscard]] const std::string& describe() const noexcept { return text_; }
 
   /// Where there are leaders, before each call: like SlotChannel's begin_call() and wait_under().
-  void begin_call(std::uint32_t signature, Watchdog& watchdog);
+  void begin_call(std::uint32_t signature, calls::Watchdog& watchdog);
 
   [[nodiscard]] Result<void> barrier() { return has_leaders() ? barrier_by_leaders() : all_.barrier(); }
-  [[nodiscard]] Result<void> allreduce(const Reduction& what) {
+  [[nodiscard]] Result<void> allreduce(const calls::Reduction& what) {
     return goes_by_leaders(what) ? allreduce_by_leaders(what) : all_.allreduce(what);
   }
-  [[nodiscard]] Result<void> reduce(const Reduction& what, std::uint32_t root) {
+  [[nodiscard]] Result<void> reduce(const calls::Reduction& what, std::uint32_t root) {
     return goes_by_leaders(what) ? reduce_by_leaders(what, root) : all_.reduce(what, root);
   }
   [[nodiscard]] Result<void> broadcast(std::byte* buffer, std::size_t bytes, std::uint32_t root) {
     return has_leaders() && is_short(bytes) ? broadcast_by_leaders(buffer, bytes, root)
                                             : all_.broadcast(buffer, bytes, root);
   }
-  [[nodiscard]] Result<void> reduce_scatter(const Reduction& what, const Blocks& blocks) {
+  [[nodiscard]] Result<void> reduce_scatter(const calls::Reduction& what, const calls::Blocks& blocks) {
     return all_.reduce_scatter(what, blocks);
   }
-  [[nodiscard]] Result<void> allgather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit) {
+  [[nodiscard]] Result<void> allgather(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
+                                       std::size_t unit) {
     return all_.allgather(send, recv, blocks, unit);
   }
-  [[nodiscard]] Result<void> gather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
-                                    std::uint32_t root) {
+  [[nodiscard]] Result<void> gather(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
+                                    std::size_t unit, std::uint32_t root) {
     return all_.gather(send, recv, blocks, unit, root);
   }
-  [[nodiscard]] Result<void> scatter(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
-                                     std::uint32_t root) {
+  [[nodiscard]] Result<void> scatter(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
+                                     std::size_t unit, std::uint32_t root) {
     return all_.scatter(send, recv, blocks, unit, root);
   }
-  [[nodiscard]] Result<void> alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
-                                      const Blocks& recv_blocks, std::size_t unit) {
+  [[nodiscard]] Result<void> alltoall(const std::byte* send, const calls::Blocks& send_blocks, std::byte* recv,
+                                      const calls::Blocks& recv_blocks, std::size_t unit) {
     return all_.alltoall(send, send_blocks, recv, recv_blocks, unit);
   }
 
@@ -87,15 +88,15 @@ class DomainCollectives {
 
   [[nodiscard]] static constexpr bool is_short(std::size_t bytes) noexcept { return bytes < tuning::one_round_below; }
   /// Partial sums of an average do not fit into a narrow type.
-  [[nodiscard]] bool goes_by_leaders(const Reduction& what) const noexcept {
-    const bool is_narrow_average =
-        what.op == ReduceOp::avg && what.type != DataType::float32 && what.type != DataType::float64;
+  [[nodiscard]] bool goes_by_leaders(const calls::Reduction& what) const noexcept {
+    const bool is_narrow_average = what.op == calls::ReduceOp::avg && what.type != calls::DataType::float32 &&
+                                   what.type != calls::DataType::float64;
     return has_leaders() && is_short(what.count * size_of(what.type)) && !is_narrow_average;
   }
   [[nodiscard]] Result<void> barrier_by_leaders();
-  [[nodiscard]] Result<void> allreduce_by_leaders(const Reduction& what);
-  [[nodiscard]] Result<void> fold_and_share(const Reduction& what);
-  [[nodiscard]] Result<void> reduce_by_leaders(const Reduction& what, std::uint32_t root);
+  [[nodiscard]] Result<void> allreduce_by_leaders(const calls::Reduction& what);
+  [[nodiscard]] Result<void> fold_and_share(const calls::Reduction& what);
+  [[nodiscard]] Result<void> reduce_by_leaders(const calls::Reduction& what, std::uint32_t root);
   [[nodiscard]] Result<void> broadcast_by_leaders(std::byte* buffer, std::size_t bytes, std::uint32_t root);
 
   void find_levels(std::byte* memory, const NodeDivision& division, const Reductions& kernels);

@@ -6,7 +6,7 @@
 
 namespace amldist::collective {
 
-Result<void> NodeCollectives::gather_short(const std::byte* send, std::byte* recv, const Blocks& blocks,
+Result<void> NodeCollectives::gather_short(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                            std::size_t unit, std::uint32_t root) {
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
@@ -25,8 +25,8 @@ Result<void> NodeCollectives::gather_short(const std::byte* send, std::byte* rec
   return {};
 }
 
-Result<void> NodeCollectives::gather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
-                                     std::uint32_t root) {
+Result<void> NodeCollectives::gather(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
+                                     std::size_t unit, std::uint32_t root) {
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
   if (longest <= SlotChannel::short_data) return gather_short(send, recv, blocks, unit, root);

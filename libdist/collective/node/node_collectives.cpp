@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/os/cache_share.hpp"
 #include "collective/node/node_pipeline.hpp"
 #include "collective/node/node_slices.hpp"
 #include "collective/node/single_copy_trial.hpp"
 #include "collective/tuning/algorithm_choice.hpp"
-#include "os/cache_share.hpp"
 
 namespace amldist::collective {
 
@@ -46,7 +46,7 @@ std::size_t NodeCollectives::use_slots_by_rank(std::size_t longest, std::size_t 
   return piece;
 }
 
-Result<void> NodeCollectives::allreduce(const Reduction& what) {
+Result<void> NodeCollectives::allreduce(const calls::Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   if (bytes < tuning::one_round_below) return allreduce_packed(what);
   if (auto known = look_at_staging(bytes); !known) return known;
@@ -56,12 +56,12 @@ Result<void> NodeCollectives::allreduce(const Reduction& what) {
   });
 }
 
-Result<void> NodeCollectives::reduce(const Reduction& what, std::uint32_t root) {
+Result<void> NodeCollectives::reduce(const calls::Reduction& what, std::uint32_t root) {
   if (auto known = look_at_staging(what.count * size_of(what.type)); !known) return known;
   return reduce_any(what, static_cast<int>(root));
 }
 
-Result<void> NodeCollectives::reduce_any(const Reduction& what, int root) {
+Result<void> NodeCollectives::reduce_any(const calls::Reduction& what, int root) {
   return what.count * size_of(what.type) < tuning::one_round_below ? reduce_at_once(what, root)
                                                                    : reduce_private(what, root);
 }
@@ -77,7 +77,7 @@ std::size_t NodeCollectives::piece_of_whole() const noexcept {
   return slot_channel_.is_oversubscribed() ? slot_channel_.slot_bytes() : tuning::node_piece;
 }
 
-Result<void> NodeCollectives::reduce_private(const Reduction& what, int root) {
+Result<void> NodeCollectives::reduce_private(const calls::Reduction& what, int root) {
   offer({Mode::staged, 0, 0});
   const std::size_t bytes = what.count * size_of(what.type);
   const auto reduce_once = [&] {
@@ -91,7 +91,7 @@ Result<void> NodeCollectives::reduce_private(const Reduction& what, int root) {
 }
 
 /// All-reduce of a contiguous buffer; segments that lie elsewhere are copied in and out.
-Result<void> NodeCollectives::allreduce_packed(const Reduction& what) {
+Result<void> NodeCollectives::allreduce_packed(const calls::Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   pack(what, 0, bytes);
   auto done = reduce_any(what, everybody);
@@ -99,16 +99,16 @@ Result<void> NodeCollectives::allreduce_packed(const Reduction& what) {
   return done;
 }
 
-void NodeCollectives::pack(const Reduction& what, std::size_t begin, std::size_t end) const {
-  for_segments(what.segments, begin, end, [&](const BufferSegment& segment) {
+void NodeCollectives::pack(const calls::Reduction& what, std::size_t begin, std::size_t end) const {
+  for_segments(what.segments, begin, end, [&](const calls::BufferSegment& segment) {
     copy_for_others(what.recv + segment.offset, segment.data, segment.bytes);
   });
 }
 
 /// Copies whole cache lines too: the data is in the cache of the rank that wrote it. As fast as a plain copy between
 /// near processors, a tenth faster between far ones.
-void NodeCollectives::unpack(const Reduction& what, std::size_t begin, std::size_t end) const {
-  for_segments(what.segments, begin, end, [&](const BufferSegment& segment) {
+void NodeCollectives::unpack(const calls::Reduction& what, std::size_t begin, std::size_t end) const {
+  for_segments(what.segments, begin, end, [&](const calls::BufferSegment& segment) {
     copy_for_others(segment.data, what.recv + segment.offset, segment.bytes);
   });
 }

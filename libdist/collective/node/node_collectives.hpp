@@ -8,9 +8,9 @@
 #include <memory>
 #include <optional>
 
-#include "collective/calls/blocks.hpp"
-#include "collective/calls/call.hpp"
-#include "collective/calls/reduction.hpp"
+#include "calls/blocks.hpp"
+#include "calls/call.hpp"
+#include "calls/reduction.hpp"
 #include "collective/kernels/reductions.hpp"
 #include "collective/node/arena.hpp"
 #include "collective/node/peer_memory.hpp"
@@ -41,25 +41,26 @@ class NodeCollectives {
                   std::optional<NodeTuning> given = std::nullopt);
 
   [[nodiscard]] Result<void> barrier();
-  [[nodiscard]] Result<void> allreduce(const Reduction& what);
+  [[nodiscard]] Result<void> allreduce(const calls::Reduction& what);
   /// The first half of an all-reduce: publishes this rank's buffer, where that takes no waiting and is all that the
   /// others need of it; whether it did. finish_allreduce() is then the second half, in place of allreduce().
-  [[nodiscard]] bool start_allreduce(const Reduction& what);
-  [[nodiscard]] Result<void> finish_allreduce(const Reduction& what);
+  [[nodiscard]] bool start_allreduce(const calls::Reduction& what);
+  [[nodiscard]] Result<void> finish_allreduce(const calls::Reduction& what);
   /// `recv` counts on the root only.
-  [[nodiscard]] Result<void> reduce(const Reduction& what, std::uint32_t root);
+  [[nodiscard]] Result<void> reduce(const calls::Reduction& what, std::uint32_t root);
   /// Rank r's recv becomes the combination of all ranks' block r of send.
-  [[nodiscard]] Result<void> reduce_scatter(const Reduction& what, const Blocks& blocks);
+  [[nodiscard]] Result<void> reduce_scatter(const calls::Reduction& what, const calls::Blocks& blocks);
   [[nodiscard]] Result<void> broadcast(std::byte* buffer, std::size_t bytes, std::uint32_t root);
   /// `blocks` of recv, in units of `unit` bytes, equal on all ranks; this rank's block is read from send.
-  [[nodiscard]] Result<void> allgather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit);
-  [[nodiscard]] Result<void> gather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
-                                    std::uint32_t root);
-  [[nodiscard]] Result<void> scatter(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
-                                     std::uint32_t root);
+  [[nodiscard]] Result<void> allgather(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
+                                       std::size_t unit);
+  [[nodiscard]] Result<void> gather(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
+                                    std::size_t unit, std::uint32_t root);
+  [[nodiscard]] Result<void> scatter(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
+                                     std::size_t unit, std::uint32_t root);
   /// Block r of send goes to rank r; block r of recv comes from rank r.
-  [[nodiscard]] Result<void> alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
-                                      const Blocks& recv_blocks, std::size_t unit);
+  [[nodiscard]] Result<void> alltoall(const std::byte* send, const calls::Blocks& send_blocks, std::byte* recv,
+                                      const calls::Blocks& recv_blocks, std::size_t unit);
 
  private:
   /// Whether buffers are copied to staging buffers, used directly (zero-copy), or fetched from the process that has
@@ -75,18 +76,19 @@ class NodeCollectives {
     std::uint64_t recv;
   };
 
-  [[nodiscard]] Result<std::uint64_t> agree_on_longest(const Blocks& send_blocks, const Blocks& recv_blocks);
-  void publish(const Reduction& what);
-  [[nodiscard]] Result<void> reduce_at_once(const Reduction& what, int root);
-  [[nodiscard]] Result<void> allreduce_large(const Reduction& what);
-  [[nodiscard]] Result<void> allreduce_direct(const Reduction& what);
-  [[nodiscard]] Result<void> allreduce_packed(const Reduction& what);
-  void fold_direct(const Reduction& what, const BufferSegment& segment);
-  void pack(const Reduction& what, std::size_t begin, std::size_t end) const;
-  void unpack(const Reduction& what, std::size_t begin, std::size_t end) const;
-  [[nodiscard]] Result<Agreement> allreduce_whole(const Reduction& what, int root);
-  [[nodiscard]] Result<Agreement> allreduce_sliced(const Reduction& what, int root);
-  [[nodiscard]] Result<void> reduce_private(const Reduction& what, int root);
+  [[nodiscard]] Result<std::uint64_t> agree_on_longest(const calls::Blocks& send_blocks,
+                                                       const calls::Blocks& recv_blocks);
+  void publish(const calls::Reduction& what);
+  [[nodiscard]] Result<void> reduce_at_once(const calls::Reduction& what, int root);
+  [[nodiscard]] Result<void> allreduce_large(const calls::Reduction& what);
+  [[nodiscard]] Result<void> allreduce_direct(const calls::Reduction& what);
+  [[nodiscard]] Result<void> allreduce_packed(const calls::Reduction& what);
+  void fold_direct(const calls::Reduction& what, const calls::BufferSegment& segment);
+  void pack(const calls::Reduction& what, std::size_t begin, std::size_t end) const;
+  void unpack(const calls::Reduction& what, std::size_t begin, std::size_t end) const;
+  [[nodiscard]] Result<Agreement> allreduce_whole(const calls::Reduction& what, int root);
+  [[nodiscard]] Result<Agreement> allreduce_sliced(const calls::Reduction& what, int root);
+  [[nodiscard]] Result<void> reduce_private(const calls::Reduction& what, int root);
   // ---- short messages: one round without a slot ----
   /// Publishes what `fill(place)` puts into this rank's place for `bytes`.
   template <typename Fill>
@@ -100,17 +102,17 @@ class NodeCollectives {
     return bytes <= SlotChannel::short_data && bytes * (slot_channel_.size() - 1) <= SlotChannel::short_data;
   }
   [[nodiscard]] Result<void> await_stream_of_all();
-  void fold_shown(const Reduction& what);
+  void fold_shown(const calls::Reduction& what);
   [[nodiscard]] Result<void> broadcast_short(std::byte* buffer, std::size_t bytes, std::uint32_t root);
-  [[nodiscard]] Result<void> allgather_short(const std::byte* send, std::byte* recv, const Blocks& blocks,
+  [[nodiscard]] Result<void> allgather_short(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                              std::size_t unit);
-  [[nodiscard]] Result<void> gather_short(const std::byte* send, std::byte* recv, const Blocks& blocks,
+  [[nodiscard]] Result<void> gather_short(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                           std::size_t unit, std::uint32_t root);
-  [[nodiscard]] Result<void> scatter_short(const std::byte* send, std::byte* recv, const Blocks& blocks,
+  [[nodiscard]] Result<void> scatter_short(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                            std::size_t unit, std::uint32_t root);
   [[nodiscard]] Result<void> alltoall_short(const std::byte* send, std::byte* recv, std::size_t bytes);
   // ---- reductions ----
-  [[nodiscard]] Result<void> reduce_any(const Reduction& what, int root);
+  [[nodiscard]] Result<void> reduce_any(const calls::Reduction& what, int root);
   // ---- trials ----
   static constexpr std::size_t most_ways = 4;
   using Times = std::array<std::uint64_t, most_ways>;  ///< of each way; UINT64_MAX: it was not tried
@@ -139,32 +141,32 @@ class NodeCollectives {
   /// first and every tuning::staging_trial_every-th of those.
   [[nodiscard]] Result<void> look_at_staging(std::size_t bytes);
   [[nodiscard]] Result<void> try_stagings();
-  [[nodiscard]] Result<std::uint64_t> time_staging(const Reduction& trial);
-  [[nodiscard]] Result<Agreement> allreduce_single_copy(const Reduction& what);
-  [[nodiscard]] Result<void> fold_fetched(const Reduction& what);
-  [[nodiscard]] Result<void> fetch_results(const Reduction& what);
-  [[nodiscard]] Result<void> reduce_scatter_fetched(const Reduction& what, const Blocks& blocks);
+  [[nodiscard]] Result<std::uint64_t> time_staging(const calls::Reduction& trial);
+  [[nodiscard]] Result<Agreement> allreduce_single_copy(const calls::Reduction& what);
+  [[nodiscard]] Result<void> fold_fetched(const calls::Reduction& what);
+  [[nodiscard]] Result<void> fetch_results(const calls::Reduction& what);
+  [[nodiscard]] Result<void> reduce_scatter_fetched(const calls::Reduction& what, const calls::Blocks& blocks);
   [[nodiscard]] std::byte* fetched_steps() noexcept { return slot_channel_.own_slot() + tuning::single_copy_offsets; }
-  [[nodiscard]] Result<void> fold_step(const Reduction& what, std::byte* to, std::size_t own_at, std::size_t at,
+  [[nodiscard]] Result<void> fold_step(const calls::Reduction& what, std::byte* to, std::size_t own_at, std::size_t at,
                                        std::size_t bytes);
-  [[nodiscard]] Result<void> allgather_fetched(const std::byte* send, std::byte* recv, const Blocks& blocks,
+  [[nodiscard]] Result<void> allgather_fetched(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                                std::size_t unit);
   [[nodiscard]] Result<void> broadcast_fetched(std::byte* buffer, std::size_t bytes, std::uint32_t root);
   [[nodiscard]] Result<void> broadcast_staged(std::byte* buffer, std::size_t bytes, std::uint32_t root);
-  [[nodiscard]] Result<void> scatter_fetched(const std::byte* send, std::byte* recv, const Blocks& blocks,
+  [[nodiscard]] Result<void> scatter_fetched(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                              std::size_t unit, std::uint32_t root);
-  [[nodiscard]] Result<void> reduce_scatter_staged(const Reduction& what, const Blocks& blocks);
-  [[nodiscard]] Result<void> allgather_staged(const std::byte* send, std::byte* recv, const Blocks& blocks,
+  [[nodiscard]] Result<void> reduce_scatter_staged(const calls::Reduction& what, const calls::Blocks& blocks);
+  [[nodiscard]] Result<void> allgather_staged(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                               std::size_t unit);
-  [[nodiscard]] Result<void> scatter_staged(const std::byte* send, std::byte* recv, const Blocks& blocks,
+  [[nodiscard]] Result<void> scatter_staged(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                             std::size_t unit, std::uint32_t root);
-  [[nodiscard]] Result<void> alltoall_staged(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
-                                             const Blocks& recv_blocks, std::size_t unit);
+  [[nodiscard]] Result<void> alltoall_staged(const std::byte* send, const calls::Blocks& send_blocks, std::byte* recv,
+                                             const calls::Blocks& recv_blocks, std::size_t unit);
   [[nodiscard]] Result<void> alltoall_fetched(const std::byte* send, std::byte* recv, std::size_t bytes);
   [[nodiscard]] bool is_anyone_in_place();
   /// Begins and publishes a round with the addresses of this rank's buffers, and in its slot the offset of each rank's
   /// block in `send`, if the ranks may have different ones.
-  [[nodiscard]] Result<void> show(const void* send, const void* recv, const Blocks* blocks = nullptr);
+  [[nodiscard]] Result<void> show(const void* send, const void* recv, const calls::Blocks* blocks = nullptr);
   /// Waits until all ranks have fetched what they need from this one; or only `owner` waits.
   [[nodiscard]] Result<void> finish_reading();
   [[nodiscard]] Result<void> finish_reading(std::uint32_t owner);

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/text/text.hpp"
 #include "collective/tuning/algorithm_choice.hpp"
-#include "core/text.hpp"
 
 namespace amldist::collective {
 namespace {

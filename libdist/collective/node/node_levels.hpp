@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "os/processor_place.hpp"
+#include "base/os/processor_place.hpp"
 
 namespace amldist::collective {
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "collective/calls/blocks.hpp"
+#include "calls/blocks.hpp"
 #include "collective/node/node_collectives.hpp"
 
 namespace amldist::collective {
@@ -17,7 +17,7 @@ inline std::size_t pieces_of(std::size_t bytes, std::size_t piece) noexcept {
 inline std::size_t part_of(std::size_t bytes, std::size_t i, std::size_t piece) noexcept {
   return std::min(piece, bytes - std::min(bytes, i * piece));
 }
-inline std::size_t longest_of(const Blocks& blocks, std::uint32_t ranks) {
+inline std::size_t longest_of(const calls::Blocks& blocks, std::uint32_t ranks) {
   if (blocks.are_equal()) return blocks.count(0);
   std::size_t longest = 0;
   for (std::uint32_t r = 0; r < ranks; ++r) longest = std::max(longest, blocks.count(r));

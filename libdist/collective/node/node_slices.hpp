@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "collective/calls/reduction.hpp"
+#include "calls/reduction.hpp"
 #include "collective/node/slot_channel.hpp"
 
 namespace amldist::collective {
@@ -32,7 +32,7 @@ struct Range {
 };
 
 /// The slice of the whole message that this rank folds, in bytes of the buffers.
-inline Range own_slice(const Reduction& what, const SlotChannel& rounds) noexcept {
+inline Range own_slice(const calls::Reduction& what, const SlotChannel& rounds) noexcept {
   const std::size_t unit = size_of(what.type);
   const Slices cut = slices_of(what.count, rounds.size(), unit);
   return {cut.begin(rounds.rank()) * unit, cut.begin(rounds.rank() + 1) * unit};

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "os/own_network.hpp"
-#include "os/whole_file.hpp"
+#include "base/net/own_network.hpp"
+#include "base/os/whole_file.hpp"
 
 namespace amldist::collective {
 
@@ -23,12 +23,12 @@ std::string own_processors() {
   return std::string(reinterpret_cast<const char*>(&set), sizeof set) + own_machine();
 }
 
-bool are_oversubscribed(const Pieces& places, std::size_t own) {
+bool are_oversubscribed(const calls::Pieces& places, std::size_t own) {
   const auto machine = [](const std::string& place) { return place.substr(std::min(place.size(), sizeof(cpu_set_t))); };
   cpu_set_t together;
   CPU_ZERO(&together);
   int ranks = 0;
-  for (const Pieces::Run& run : places.runs()) {
+  for (const calls::Pieces::Run& run : places.runs()) {
     const std::string& place = run.piece;
     if (machine(place) != machine(places[own])) continue;
     cpu_set_t set;

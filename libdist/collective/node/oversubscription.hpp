@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "collective/calls/pieces.hpp"
+#include "calls/pieces.hpp"
 
 namespace amldist::collective {
 
@@ -15,6 +15,6 @@ namespace amldist::collective {
 
 /// Whether more ranks run on this machine than they have processors. `places` has own_processors() of every rank of the
 /// machine, and perhaps of others. Containers of one machine share its processors.
-[[nodiscard]] bool are_oversubscribed(const Pieces& places, std::size_t own);
+[[nodiscard]] bool are_oversubscribed(const calls::Pieces& places, std::size_t own);
 
 }  // namespace amldist::collective

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::collective {
 namespace {

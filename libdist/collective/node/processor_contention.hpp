@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "os/clock.hpp"
+#include "base/time/clock.hpp"
 
 namespace amldist::collective {
 

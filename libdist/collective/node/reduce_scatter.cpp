@@ -11,7 +11,7 @@ namespace amldist::collective {
 
 /// In a single copy: each rank fetches its block from the buffers of all ranks, step by step. Ranks may have different
 /// offsets, so each shows its own.
-Result<void> NodeCollectives::reduce_scatter_fetched(const Reduction& what, const Blocks& blocks) {
+Result<void> NodeCollectives::reduce_scatter_fetched(const calls::Reduction& what, const calls::Blocks& blocks) {
   const std::size_t unit = size_of(what.type);
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t step = tuning::single_copy_step(slot_channel_.size());
@@ -32,7 +32,7 @@ Result<void> NodeCollectives::reduce_scatter_fetched(const Reduction& what, cons
   return finish_reading();
 }
 
-Result<void> NodeCollectives::reduce_scatter(const Reduction& what, const Blocks& blocks) {
+Result<void> NodeCollectives::reduce_scatter(const calls::Reduction& what, const calls::Blocks& blocks) {
   const std::size_t unit = size_of(what.type);
   const std::size_t longest = longest_of(blocks, slot_channel_.size());
   const std::size_t all = longest * slot_channel_.size() * unit;
@@ -42,7 +42,7 @@ Result<void> NodeCollectives::reduce_scatter(const Reduction& what, const Blocks
   });
 }
 
-Result<void> NodeCollectives::reduce_scatter_staged(const Reduction& what, const Blocks& blocks) {
+Result<void> NodeCollectives::reduce_scatter_staged(const calls::Reduction& what, const calls::Blocks& blocks) {
   const std::size_t unit = size_of(what.type);
   const std::size_t longest = longest_of(blocks, slot_channel_.size());
   const std::uint32_t ranks = slot_channel_.size();

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::collective {
 namespace {

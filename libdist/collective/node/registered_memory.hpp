@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/os/memory_map.hpp"
 #include "collective/node/shared_memory.hpp"
-#include "os/memory_map.hpp"
 
 namespace amldist::collective {
 

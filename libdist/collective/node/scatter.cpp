@@ -8,7 +8,7 @@
 namespace amldist::collective {
 
 /// In a single copy: every rank fetches its block from the root, all at once.
-Result<void> NodeCollectives::scatter_fetched(const std::byte* send, std::byte* recv, const Blocks& blocks,
+Result<void> NodeCollectives::scatter_fetched(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                               std::size_t unit, std::uint32_t root) {
   const std::uint32_t own = slot_channel_.rank();
   if (auto shown = show(send, nullptr); !shown) return shown;
@@ -23,7 +23,7 @@ Result<void> NodeCollectives::scatter_fetched(const std::byte* send, std::byte* 
   return finish_reading(root);
 }
 
-Result<void> NodeCollectives::scatter_short(const std::byte* send, std::byte* recv, const Blocks& blocks,
+Result<void> NodeCollectives::scatter_short(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                             std::size_t unit, std::uint32_t root) {
   const std::uint32_t own = slot_channel_.rank();
   const std::uint32_t ranks = slot_channel_.size();
@@ -46,8 +46,8 @@ Result<void> NodeCollectives::scatter_short(const std::byte* send, std::byte* re
   return {};
 }
 
-Result<void> NodeCollectives::scatter(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
-                                      std::uint32_t root) {
+Result<void> NodeCollectives::scatter(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
+                                      std::size_t unit, std::uint32_t root) {
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
   if (is_short_for_each(longest)) return scatter_short(send, recv, blocks, unit, root);
   return in_better_way(tuning::SingleCopy::scatter, longest * slot_channel_.size(), [&](bool fetches) {
@@ -55,7 +55,7 @@ Result<void> NodeCollectives::scatter(const std::byte* send, std::byte* recv, co
   });
 }
 
-Result<void> NodeCollectives::scatter_staged(const std::byte* send, std::byte* recv, const Blocks& blocks,
+Result<void> NodeCollectives::scatter_staged(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                              std::size_t unit, std::uint32_t root) {
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
   const std::uint32_t own = slot_channel_.rank();

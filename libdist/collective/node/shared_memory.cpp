@@ -11,7 +11,7 @@
 #include <optional>
 #include <string_view>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::collective {
 

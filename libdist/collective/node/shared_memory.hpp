@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "core/result.hpp"
-#include "os/file_descriptor.hpp"
+#include "base/os/file_descriptor.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::collective {
 

@@ -6,7 +6,7 @@
 
 namespace amldist::collective {
 
-Result<void> NodeCollectives::show(const void* send, const void* recv, const Blocks* blocks) {
+Result<void> NodeCollectives::show(const void* send, const void* recv, const calls::Blocks* blocks) {
   slot_channel_.use_slots(slot_channel_.slot_bytes(), SIZE_MAX);
   if (auto begun = slot_channel_.begin(); !begun) return begun;
   for (std::uint32_t r = 0; blocks != nullptr && r < slot_channel_.size(); ++r) {

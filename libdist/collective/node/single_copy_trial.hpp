@@ -8,8 +8,8 @@
 
 #include <algorithm>
 
+#include "base/time/clock.hpp"
 #include "collective/node/node_collectives.hpp"
-#include "os/clock.hpp"
 
 namespace amldist::collective {
 

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <thread>
 
+#include "base/os/shared_futex.hpp"
 #include "collective/node/peer_memory.hpp"
 #include "collective/tuning/algorithm_choice.hpp"
-#include "os/shared_futex.hpp"
 
 namespace amldist::collective {
 namespace {

@@ -37,7 +37,7 @@
 #include <string_view>
 #include <vector>
 
-#include "collective/calls/watchdog.hpp"
+#include "calls/watchdog.hpp"
 #include "collective/node/processor_contention.hpp"
 #include "collective/node/relax.hpp"
 #include "collective/node/shared_memory.hpp"
@@ -87,7 +87,7 @@ class SlotChannel {
   /// one way, also in a reduce, what goes from or to the root. In that case call it before begin().
   void use_slots(std::size_t bytes, std::size_t buffers, Flow flow = Flow::both_ways) noexcept;
   /// From now on, waits use this watchdog.
-  void wait_under(Watchdog& watchdog) noexcept { watchdog_ = &watchdog; }
+  void wait_under(calls::Watchdog& watchdog) noexcept { watchdog_ = &watchdog; }
 
   /// How long a rank sleeps at most before the watchdog looks again.
   void look_every(std::chrono::nanoseconds period) noexcept { longest_sleep_ = period; }
@@ -333,7 +333,7 @@ class SlotChannel {
   std::uint32_t position_shift_ = 0;  ///< a position has 1 << this bytes
   std::uint32_t layout_ = 0;          ///< of the last round: position_shift_, or 0: a slot is one position
   std::uint32_t layout_since_ = 0;    ///< the first round of it
-  Watchdog* watchdog_ = nullptr;
+  calls::Watchdog* watchdog_ = nullptr;
   std::vector<std::uint32_t> seen_;  // by peer: the last round known to be published
   // Of waits that are not short:
   Waiting* waiting_;

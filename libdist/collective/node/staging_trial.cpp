@@ -10,9 +10,9 @@
 #include <cstring>
 #include <vector>
 
+#include "base/time/clock.hpp"
 #include "collective/node/node_collectives.hpp"
 #include "collective/node/node_slices.hpp"
-#include "os/clock.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -41,7 +41,7 @@ Result<void> NodeCollectives::try_stagings() {
   constexpr int attempts = 6;  // the first only brings buffers into the caches
   std::vector<float> data(tuning::staging_trial_bytes / sizeof(float));
   auto* const buffer = reinterpret_cast<std::byte*>(data.data());
-  const Reduction trial = {buffer, buffer, data.size(), DataType::float32, ReduceOp::sum};
+  const calls::Reduction trial = {buffer, buffer, data.size(), calls::DataType::float32, calls::ReduceOp::sum};
   const std::size_t tried = slot_channel_.size() == 2 ? ways.size() : ways.size() / 2;
   std::size_t present = 0;
   Times least = {};
@@ -84,7 +84,7 @@ Result<std::size_t> NodeCollectives::fastest_way(const Times& own, std::size_t p
 }
 
 /// Nanoseconds of one all-reduce that all ranks begin together.
-Result<std::uint64_t> NodeCollectives::time_staging(const Reduction& trial) {
+Result<std::uint64_t> NodeCollectives::time_staging(const calls::Reduction& trial) {
   if (auto met = barrier(); !met) return met.error();
   offer({Mode::staged, 0, 0});
   const auto before = Clock::now();

@@ -5,14 +5,14 @@
 namespace amldist::collective {
 
 Result<void> LoopbackTransport::post(const Message& message, Direction direction, std::size_t& left,
-                                     Watchdog& watchdog) {
+                                     calls::Watchdog& watchdog) {
   if (message.peer != own_rank_) return others_->post(message, direction, left, watchdog);
   (direction == Direction::send ? sends_ : receives_).push_back({message, &left});
   ++left;
   return {};
 }
 
-Result<bool> LoopbackTransport::progress(Watchdog& watchdog) {
+Result<bool> LoopbackTransport::progress(calls::Watchdog& watchdog) {
   bool moved = false;
   for (; !sends_.empty() && !receives_.empty(); moved = true) {
     const Half from = sends_.front();

@@ -17,8 +17,8 @@ class LoopbackTransport final : public Transport {
   [[nodiscard]] std::size_t part_bytes() const noexcept override { return others_->part_bytes(); }
   [[nodiscard]] bool serves_any_thread() const noexcept override { return others_->serves_any_thread(); }
   [[nodiscard]] Result<void> post(const Message& message, Direction direction, std::size_t& left,
-                                  Watchdog& watchdog) override;
-  [[nodiscard]] Result<bool> progress(Watchdog& watchdog) override;
+                                  calls::Watchdog& watchdog) override;
+  [[nodiscard]] Result<bool> progress(calls::Watchdog& watchdog) override;
   bool rest(int idle) override { return others_->rest(idle); }
   [[nodiscard]] int awaited() const noexcept override;
   void interrupt() noexcept override { others_->interrupt(); }

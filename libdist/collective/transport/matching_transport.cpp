@@ -19,7 +19,7 @@ Message message_of(int peer, Head& head) {
 }  // namespace
 
 Result<void> MatchingTransport::post(const Message& message, Direction direction, std::size_t& left,
-                                     Watchdog& watchdog) {
+                                     calls::Watchdog& watchdog) {
   if (message.tag == Message::untagged) {
     has_plain_ = true;
     return plain_->post(message, direction, left, watchdog);
@@ -33,7 +33,7 @@ Result<void> MatchingTransport::post(const Message& message, Direction direction
   return {};
 }
 
-Result<void> MatchingTransport::send(const Message& message, std::size_t& left, Watchdog& watchdog) {
+Result<void> MatchingTransport::send(const Message& message, std::size_t& left, calls::Watchdog& watchdog) {
   Sending& sending = sendings_.emplace_back();
   sending.head = {static_cast<std::uint64_t>(message.tag), message.signature, message.bytes};
   sending.of_caller = &left;
@@ -57,13 +57,13 @@ void MatchingTransport::receive(const Message& message, std::size_t& left) {
   if (found != early_.end()) wanted.early = &*found;
 }
 
-Result<bool> MatchingTransport::progress(Watchdog& watchdog) {
+Result<bool> MatchingTransport::progress(calls::Watchdog& watchdog) {
   bool moved = false;
   if (has_plain_) {
     const auto plain = plain_->progress(watchdog);
     if (!plain) return plain.error();
     moved = *plain;
-    has_plain_ = moved || plain_->awaited() != Watchdog::anyone;
+    has_plain_ = moved || plain_->awaited() != calls::Watchdog::anyone;
   }
   if (!has_tagged()) return moved;
   const auto tagged = progress_tagged(watchdog);
@@ -71,7 +71,7 @@ Result<bool> MatchingTransport::progress(Watchdog& watchdog) {
   return moved || *tagged;
 }
 
-Result<bool> MatchingTransport::progress_tagged(Watchdog& watchdog) {
+Result<bool> MatchingTransport::progress_tagged(calls::Watchdog& watchdog) {
   const auto early = take_early(watchdog);
   if (!early) return early.error();
   if (auto asked = ask_for_heads(watchdog); !asked) return asked.error();
@@ -87,10 +87,10 @@ Result<bool> MatchingTransport::progress_tagged(Watchdog& watchdog) {
 }
 
 /// From every rank of which something is wanted that has not come.
-Result<void> MatchingTransport::ask_for_heads(Watchdog& watchdog) {
+Result<void> MatchingTransport::ask_for_heads(calls::Watchdog& watchdog) {
   for (const Wanted& wanted : wanted_) {
     if (!wanted.is_free()) continue;
-    const bool is_any = wanted.message.peer == Watchdog::anyone;
+    const bool is_any = wanted.message.peer == calls::Watchdog::anyone;
     const std::size_t first = is_any ? 0 : static_cast<std::size_t>(wanted.message.peer);
     const std::size_t end = is_any ? peers_.size() : first + 1;
     for (std::size_t rank = first; rank < end; ++rank) {
@@ -105,7 +105,7 @@ Result<void> MatchingTransport::ask_for_heads(Watchdog& watchdog) {
 }
 
 /// What of a rank has come meanwhile.
-Result<bool> MatchingTransport::take(int rank, Peer& peer, Watchdog& watchdog) {
+Result<bool> MatchingTransport::take(int rank, Peer& peer, calls::Watchdog& watchdog) {
   if (peer.state == Peer::State::idle || peer.left != 0) return false;
   if (peer.state == Peer::State::data) {
     end_data(rank, peer);
@@ -115,7 +115,7 @@ Result<bool> MatchingTransport::take(int rank, Peer& peer, Watchdog& watchdog) {
   return true;
 }
 
-Result<void> MatchingTransport::begin_data(int rank, Peer& peer, Watchdog& watchdog) {
+Result<void> MatchingTransport::begin_data(int rank, Peer& peer, calls::Watchdog& watchdog) {
   const Head& head = peer.head;
   peer.state = Peer::State::data;
   const auto found =
@@ -145,7 +145,7 @@ void MatchingTransport::end_data(int rank, Peer& peer) {
 }
 
 /// Receives whose messages were there before them.
-Result<bool> MatchingTransport::take_early(Watchdog& watchdog) {
+Result<bool> MatchingTransport::take_early(calls::Watchdog& watchdog) {
   bool any = false;
   for (auto each = wanted_.begin(); each != wanted_.end();) {
     Wanted& wanted = *each++;  // which end() removes
@@ -175,7 +175,7 @@ bool MatchingTransport::end_sends() {
   }) != 0;
 }
 
-Result<void> MatchingTransport::keep_waiting(Watchdog& watchdog) {
+Result<void> MatchingTransport::keep_waiting(calls::Watchdog& watchdog) {
   if (!has_tagged()) return plain_->keep_waiting(watchdog);
   if (auto going_on = watchdog.keep_waiting(awaited()); !going_on) return going_on;
   return has_plain_ ? plain_->keep_waiting(watchdog) : tagged_->keep_waiting(watchdog);
@@ -194,7 +194,7 @@ bool MatchingTransport::rest(int idle) {
 int MatchingTransport::awaited() const noexcept {
   const auto free = std::ranges::find_if(wanted_, [](const Wanted& each) { return each.message.peer >= 0; });
   if (free != wanted_.end()) return free->message.peer;
-  if (!wanted_.empty()) return Watchdog::anyone;
+  if (!wanted_.empty()) return calls::Watchdog::anyone;
   return has_tagged() && !has_plain_ ? tagged_->awaited() : plain_->awaited();
 }
 

@@ -34,9 +34,9 @@ class MatchingTransport final : public Transport {
   [[nodiscard]] std::size_t part_bytes() const noexcept override { return plain_->part_bytes(); }
   [[nodiscard]] bool serves_any_thread() const noexcept override { return plain_->serves_any_thread(); }
   [[nodiscard]] Result<void> post(const Message& message, Direction direction, std::size_t& left,
-                                  Watchdog& watchdog) override;
-  [[nodiscard]] Result<bool> progress(Watchdog& watchdog) override;
-  [[nodiscard]] Result<void> keep_waiting(Watchdog& watchdog) override;
+                                  calls::Watchdog& watchdog) override;
+  [[nodiscard]] Result<bool> progress(calls::Watchdog& watchdog) override;
+  [[nodiscard]] Result<void> keep_waiting(calls::Watchdog& watchdog) override;
   bool rest(int idle) override;
   [[nodiscard]] int awaited() const noexcept override;
   void interrupt() noexcept override;
@@ -68,7 +68,7 @@ class MatchingTransport final : public Transport {
     bool is_under_way = false;
     [[nodiscard]] bool is_free() const noexcept { return early == nullptr && !is_under_way; }
     [[nodiscard]] bool takes(int peer, std::uint64_t tag) const noexcept {
-      return (message.peer == Watchdog::anyone || message.peer == peer) &&
+      return (message.peer == calls::Watchdog::anyone || message.peer == peer) &&
              static_cast<std::uint64_t>(message.tag) == tag;
     }
   };
@@ -83,15 +83,15 @@ class MatchingTransport final : public Transport {
   };
 
   [[nodiscard]] bool has_tagged() const noexcept { return !sendings_.empty() || !wanted_.empty(); }
-  [[nodiscard]] Result<void> send(const Message& message, std::size_t& left, Watchdog& watchdog);
+  [[nodiscard]] Result<void> send(const Message& message, std::size_t& left, calls::Watchdog& watchdog);
   void receive(const Message& message, std::size_t& left);
-  [[nodiscard]] Result<void> ask_for_heads(Watchdog& watchdog);
-  [[nodiscard]] Result<bool> take(int rank, Peer& peer, Watchdog& watchdog);
-  [[nodiscard]] Result<void> begin_data(int rank, Peer& peer, Watchdog& watchdog);
+  [[nodiscard]] Result<void> ask_for_heads(calls::Watchdog& watchdog);
+  [[nodiscard]] Result<bool> take(int rank, Peer& peer, calls::Watchdog& watchdog);
+  [[nodiscard]] Result<void> begin_data(int rank, Peer& peer, calls::Watchdog& watchdog);
   void end_data(int rank, Peer& peer);
-  [[nodiscard]] Result<bool> take_early(Watchdog& watchdog);
+  [[nodiscard]] Result<bool> take_early(calls::Watchdog& watchdog);
   [[nodiscard]] bool end_sends();
-  [[nodiscard]] Result<bool> progress_tagged(Watchdog& watchdog);
+  [[nodiscard]] Result<bool> progress_tagged(calls::Watchdog& watchdog);
   void end(Wanted& wanted, int source);
 
   std::unique_ptr<Transport> plain_;

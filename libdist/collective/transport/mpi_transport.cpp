@@ -31,7 +31,7 @@ inline MpiTransport::Piece& MpiTransport::next_piece(const Message& message, boo
   return piece;
 }
 
-inline Result<void> MpiTransport::begin(Piece& piece, std::byte* data, std::size_t reach, Watchdog& watchdog) {
+inline Result<void> MpiTransport::begin(Piece& piece, std::byte* data, std::size_t reach, calls::Watchdog& watchdog) {
   const auto& mpi = session_.functions();
   const int peer = peers_[static_cast<std::size_t>(piece.peer)].rank;
   const int count = static_cast<int>(reach);
@@ -56,7 +56,7 @@ bool MpiTransport::is_first_of_call(Peer& peer, const Message& message, bool is_
 
 /// Posts the header and the first part of the data.
 inline Result<void> MpiTransport::post_signed(Peer& peer, const Message& message, bool is_receive, std::size_t& left,
-                                              Watchdog& watchdog) {
+                                              calls::Watchdog& watchdog) {
   static_assert(sizeof(Header) <= room);
   const std::size_t body = copied_of(message);
   Piece& piece = next_piece(message, is_receive, left);
@@ -79,7 +79,8 @@ inline Result<void> MpiTransport::post_signed(Peer& peer, const Message& message
   return begin(piece, head, reach, watchdog);
 }
 
-Result<void> MpiTransport::post(const Message& message, Direction direction, std::size_t& left, Watchdog& watchdog) {
+Result<void> MpiTransport::post(const Message& message, Direction direction, std::size_t& left,
+                                calls::Watchdog& watchdog) {
   const bool is_receive = direction == Direction::receive;
   Peer& peer = peer_of(message);
   std::size_t at = 0;
@@ -97,7 +98,7 @@ Result<void> MpiTransport::post(const Message& message, Direction direction, std
 
 /// Posts the data that does not follow a header, from `at` on.
 Result<void> MpiTransport::post_bare(const Message& message, bool is_receive, std::size_t& left, std::size_t at,
-                                     Watchdog& watchdog) {
+                                     calls::Watchdog& watchdog) {
   do {  // an empty message too, because its length must match
     Piece& piece = next_piece(message, is_receive, left);
     piece.bytes = std::min(piece_, message.bytes - at);
@@ -108,7 +109,7 @@ Result<void> MpiTransport::post_bare(const Message& message, bool is_receive, st
 }
 
 /// Posts the receives that waited for a signature.
-Result<void> MpiTransport::release(Watchdog& watchdog) {
+Result<void> MpiTransport::release(calls::Watchdog& watchdog) {
   for (const Held& each : std::exchange(held_, {})) {
     if (peer_of(each.message).owes_head) {
       held_.push_back(each);
@@ -122,7 +123,7 @@ Result<void> MpiTransport::release(Watchdog& watchdog) {
   return {};
 }
 
-Result<bool> MpiTransport::progress(Watchdog& watchdog) {
+Result<bool> MpiTransport::progress(calls::Watchdog& watchdog) {
   std::array<amldist_mpi_outcome, AMLDIST_MPI_MOST> outcomes;  // MPI writes it before it is read
   const bool is_sent = std::exchange(is_sent_, false);
   bool any = false;
@@ -144,7 +145,7 @@ Result<bool> MpiTransport::progress(Watchdog& watchdog) {
   return any || is_sent;
 }
 
-Result<void> MpiTransport::finish(Piece& piece, const amldist_mpi_outcome& outcome, Watchdog& watchdog) {
+Result<void> MpiTransport::finish(Piece& piece, const amldist_mpi_outcome& outcome, calls::Watchdog& watchdog) {
   piece.is_through = true;
   // The message is longer than expected: it belongs to another call.
   if (outcome.error != 0 && piece.is_receive) return watchdog.differs(piece.peer);
@@ -157,7 +158,7 @@ Result<void> MpiTransport::finish(Piece& piece, const amldist_mpi_outcome& outco
   return {};
 }
 
-Result<void> MpiTransport::accept(const Piece& piece, std::size_t came, Watchdog& watchdog) {
+Result<void> MpiTransport::accept(const Piece& piece, std::size_t came, calls::Watchdog& watchdog) {
   if (came != piece.bytes) return watchdog.differs(piece.peer);
   if (piece.header == nullptr) return {};
   Header said = {};
@@ -194,7 +195,7 @@ int MpiTransport::awaited() const noexcept {
   const auto pieces = std::span(pieces_).first(under_way_);
   const auto receive = std::ranges::find_if(pieces, &Piece::is_receive);
   if (receive != pieces.end()) return receive->peer;
-  return pieces.empty() ? Watchdog::anyone : pieces.front().peer;
+  return pieces.empty() ? calls::Watchdog::anyone : pieces.front().peer;
 }
 
 /// With a processor per rank it spins briefly; otherwise it yields at once. After a long wait it naps, since a message

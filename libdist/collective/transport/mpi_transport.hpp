@@ -7,9 +7,9 @@
 
 #include <vector>
 
-#include "collective/control/comm_watch.hpp"
-#include "collective/mpi/mpi_session.hpp"
 #include "collective/transport/transport.hpp"
+#include "world/control/comm_watch.hpp"
+#include "world/mpi/mpi_session.hpp"
 
 namespace amldist::collective {
 
@@ -21,7 +21,7 @@ class MpiTransport final : public Transport {
 
   /// Only this communicator uses `tag`. Session and watch outlive this object. `near`: by rank, whether it is on this
   /// machine. `piece` is for tests.
-  MpiTransport(MpiSession& session, const CommWatch& watch, int tag, Signing signing, bool oversubscribed,
+  MpiTransport(world::MpiSession& session, const world::CommWatch& watch, int tag, Signing signing, bool oversubscribed,
                const std::vector<bool>& near, std::size_t piece = longest_piece)
       : session_(session), tag_(tag), signing_(signing), oversubscribed_(oversubscribed), piece_(piece) {
     for (std::size_t r = 0; r < near.size(); ++r) peers_.push_back({static_cast<int>(watch.members()[r]), near[r]});
@@ -31,8 +31,8 @@ class MpiTransport final : public Transport {
   [[nodiscard]] std::size_t part_bytes() const noexcept override { return one_packet; }
   [[nodiscard]] bool serves_any_thread() const noexcept override { return session_.serves_any_thread(); }
   [[nodiscard]] Result<void> post(const Message& message, Direction direction, std::size_t& left,
-                                  Watchdog& watchdog) override;
-  [[nodiscard]] Result<bool> progress(Watchdog& watchdog) override;
+                                  calls::Watchdog& watchdog) override;
+  [[nodiscard]] Result<bool> progress(calls::Watchdog& watchdog) override;
   [[nodiscard]] int awaited() const noexcept override;
   bool rest(int idle) override;
   void give_up() noexcept override;
@@ -73,19 +73,19 @@ class MpiTransport final : public Transport {
   };
   [[nodiscard]] bool is_first_of_call(Peer& peer, const Message& message, bool is_receive) const;
   [[nodiscard]] Peer& peer_of(const Message& message) { return peers_[static_cast<std::size_t>(message.peer)]; }
-  [[nodiscard]] Result<void> release(Watchdog& watchdog);
+  [[nodiscard]] Result<void> release(calls::Watchdog& watchdog);
   [[nodiscard]] Result<void> post_signed(Peer& peer, const Message& message, bool is_receive, std::size_t& left,
-                                         Watchdog& watchdog);
+                                         calls::Watchdog& watchdog);
   [[nodiscard]] Result<void> post_bare(const Message& message, bool is_receive, std::size_t& left, std::size_t at,
-                                       Watchdog& watchdog);
+                                       calls::Watchdog& watchdog);
   [[nodiscard]] Piece& next_piece(const Message& message, bool is_receive, std::size_t& left);
   /// Passes the piece to MPI: up to `reach` bytes from `data` on.
-  [[nodiscard]] Result<void> begin(Piece& piece, std::byte* data, std::size_t reach, Watchdog& watchdog);
-  [[nodiscard]] Result<void> finish(Piece& piece, const amldist_mpi_outcome& outcome, Watchdog& watchdog);
-  [[nodiscard]] Result<void> accept(const Piece& piece, std::size_t came, Watchdog& watchdog);
+  [[nodiscard]] Result<void> begin(Piece& piece, std::byte* data, std::size_t reach, calls::Watchdog& watchdog);
+  [[nodiscard]] Result<void> finish(Piece& piece, const amldist_mpi_outcome& outcome, calls::Watchdog& watchdog);
+  [[nodiscard]] Result<void> accept(const Piece& piece, std::size_t came, calls::Watchdog& watchdog);
   void forget_finished();
 
-  MpiSession& session_;
+  world::MpiSession& session_;
   const int tag_;
   const Signing signing_;
   const bool oversubscribed_;  ///< fewer processors than ranks

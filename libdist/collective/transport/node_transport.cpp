@@ -53,7 +53,8 @@ std::span<std::byte> NodeTransport::Progress::data(std::size_t bytes) const noex
   return {message.data + (done + in_header - header()), bytes - in_header};
 }
 
-Result<void> NodeTransport::post(const Message& message, Direction direction, std::size_t& left, Watchdog& watchdog) {
+Result<void> NodeTransport::post(const Message& message, Direction direction, std::size_t& left,
+                                 calls::Watchdog& watchdog) {
   const auto found = std::ranges::lower_bound(ranks_, message.peer);
   const auto index = static_cast<std::size_t>(found - ranks_.begin());
   if (found == ranks_.end() || *found != message.peer || index == own_) {
@@ -85,7 +86,7 @@ Result<bool> NodeTransport::advance(std::vector<Progress>& list, Move move) {
   return any;
 }
 
-Result<bool> NodeTransport::progress(Watchdog& watchdog) {
+Result<bool> NodeTransport::progress(calls::Watchdog& watchdog) {
   const auto sent = advance(sends_, [&](Progress& each) { return push(each, watchdog); });
   if (!sent) return sent.error();
   const auto got = advance(receives_, [&](Progress& each) { return pull(each, watchdog); });
@@ -93,12 +94,12 @@ Result<bool> NodeTransport::progress(Watchdog& watchdog) {
   if (others_are_idle_) return *sent || *got;
   const auto moved = others_->progress(watchdog);
   if (!moved) return moved.error();
-  others_are_idle_ = others_->awaited() == Watchdog::anyone;
+  others_are_idle_ = others_->awaited() == calls::Watchdog::anyone;
   return *sent || *got || *moved;
 }
 
 /// Shows where the data is, once; then waits until the receiver has it.
-Result<bool> NodeTransport::offer(Progress& send, Watchdog& watchdog) {
+Result<bool> NodeTransport::offer(Progress& send, calls::Watchdog& watchdog) {
   RingWriter& ring = neighbours_[send.neighbour].to;
   if (send.done == 0) {
     const auto fits = ring.room(MessageRing::line);
@@ -118,7 +119,7 @@ Result<bool> NodeTransport::offer(Progress& send, Watchdog& watchdog) {
 }
 
 /// Moves at most one ring's capacity, so that other messages and the other direction get their turn.
-Result<bool> NodeTransport::push(Progress& send, Watchdog& watchdog) {
+Result<bool> NodeTransport::push(Progress& send, calls::Watchdog& watchdog) {
   if (send.is_offered) return offer(send, watchdog);
   RingWriter& ring = neighbours_[send.neighbour].to;
   std::size_t moved = 0;
@@ -142,7 +143,7 @@ Result<bool> NodeTransport::push(Progress& send, Watchdog& watchdog) {
   return moved != 0;
 }
 
-Result<bool> NodeTransport::take_header(Progress& receive, Watchdog& watchdog) {
+Result<bool> NodeTransport::take_header(Progress& receive, calls::Watchdog& watchdog) {
   RingReader& ring = neighbours_[receive.neighbour].from;
   const std::uint64_t begins = ring.position();
   const bool is_announced = ring.is_announced(receive.message.signature);
@@ -177,7 +178,7 @@ void NodeTransport::end_timing(const Progress& receive) {
 }
 
 /// In a single copy.
-Result<bool> NodeTransport::fetch(Progress& receive, Watchdog& watchdog) {
+Result<bool> NodeTransport::fetch(Progress& receive, calls::Watchdog& watchdog) {
   RingReader& ring = neighbours_[receive.neighbour].from;
   const std::size_t bytes = std::min(receive.remaining(), fetched_at_once);
   const std::size_t at = receive.done - receive.header();
@@ -191,14 +192,14 @@ Result<bool> NodeTransport::fetch(Progress& receive, Watchdog& watchdog) {
 
 /// A bad buffer of this rank ends its process, as copying to it would.
 Error NodeTransport::why_not_fetched(const Progress& receive, std::size_t bytes, const Error& error,
-                                     Watchdog& watchdog) const {
+                                     calls::Watchdog& watchdog) const {
   if (error.code != Errc::invalid_argument) return watchdog.lost(receive.message.peer, error.message);
   write_to_each_page(receive.message.data + (receive.done - receive.header()), bytes);
   return bad_buffer_of(receive.message.peer, host_, bytes, error.message);
 }
 
 /// From the ring.
-Result<bool> NodeTransport::stream(Progress& receive, Watchdog& watchdog) {
+Result<bool> NodeTransport::stream(Progress& receive, calls::Watchdog& watchdog) {
   RingReader& ring = neighbours_[receive.neighbour].from;
   std::size_t moved = 0;
   while (receive.remaining() != 0 && moved < MessageRing::capacity) {
@@ -215,7 +216,7 @@ Result<bool> NodeTransport::stream(Progress& receive, Watchdog& watchdog) {
   return moved != 0;
 }
 
-Result<bool> NodeTransport::pull(Progress& receive, Watchdog& watchdog) {
+Result<bool> NodeTransport::pull(Progress& receive, calls::Watchdog& watchdog) {
   bool moved = false;
   if (receive.done == 0) {
     auto begun = take_header(receive, watchdog);
@@ -231,12 +232,12 @@ Result<bool> NodeTransport::pull(Progress& receive, Watchdog& watchdog) {
 
 int NodeTransport::awaited() const noexcept {
   if (!receives_.empty()) return receives_.front().message.peer;
-  if (const int other = others_->awaited(); other != Watchdog::anyone) return other;
-  return sends_.empty() ? Watchdog::anyone : sends_.front().message.peer;
+  if (const int other = others_->awaited(); other != calls::Watchdog::anyone) return other;
+  return sends_.empty() ? calls::Watchdog::anyone : sends_.front().message.peer;
 }
 
 /// A socket reports the death of its peer; a ring does not. So the watchdog is asked about each peer.
-Result<void> NodeTransport::keep_waiting(Watchdog& watchdog) {
+Result<void> NodeTransport::keep_waiting(calls::Watchdog& watchdog) {
   if (auto going_on = watchdog.keep_waiting(awaited()); !going_on) return going_on;
   for (const auto* list : {&receives_, &sends_}) {
     ++pass_;

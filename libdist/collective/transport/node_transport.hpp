@@ -7,12 +7,12 @@
 #include <memory>
 #include <vector>
 
+#include "base/os/file_descriptor.hpp"
 #include "collective/node/message_ring.hpp"
 #include "collective/node/peer_memory.hpp"
 #include "collective/node/slot_channel.hpp"
 #include "collective/transport/transport.hpp"
 #include "collective/tuning/algorithm_choice.hpp"
-#include "os/file_descriptor.hpp"
 
 namespace amldist::collective {
 
@@ -32,9 +32,9 @@ class NodeTransport final : public Transport {
   [[nodiscard]] std::size_t part_bytes() const noexcept override { return others_->part_bytes(); }
   [[nodiscard]] bool serves_any_thread() const noexcept override { return others_->serves_any_thread(); }
   [[nodiscard]] Result<void> post(const Message& message, Direction direction, std::size_t& left,
-                                  Watchdog& watchdog) override;
-  [[nodiscard]] Result<bool> progress(Watchdog& watchdog) override;
-  [[nodiscard]] Result<void> keep_waiting(Watchdog& watchdog) override;
+                                  calls::Watchdog& watchdog) override;
+  [[nodiscard]] Result<bool> progress(calls::Watchdog& watchdog) override;
+  [[nodiscard]] Result<void> keep_waiting(calls::Watchdog& watchdog) override;
   bool rest(int idle) override;
   [[nodiscard]] int awaited() const noexcept override;
   void interrupt() noexcept override;
@@ -72,16 +72,16 @@ class NodeTransport final : public Transport {
   [[nodiscard]] bool may_be_fetched(const Message& message) const noexcept {
     return peers_ != nullptr && message.bytes >= tuning::message_fetched_from;
   }
-  [[nodiscard]] Result<bool> offer(Progress& send, Watchdog& watchdog);
+  [[nodiscard]] Result<bool> offer(Progress& send, calls::Watchdog& watchdog);
   /// Takes the header of what arrives, and compares it with what is expected.
-  [[nodiscard]] Result<bool> take_header(Progress& receive, Watchdog& watchdog);
+  [[nodiscard]] Result<bool> take_header(Progress& receive, calls::Watchdog& watchdog);
   void end_timing(const Progress& receive);
-  [[nodiscard]] Result<bool> fetch(Progress& receive, Watchdog& watchdog);
+  [[nodiscard]] Result<bool> fetch(Progress& receive, calls::Watchdog& watchdog);
   [[nodiscard]] Error why_not_fetched(const Progress& receive, std::size_t bytes, const Error& error,
-                                      Watchdog& watchdog) const;
-  [[nodiscard]] Result<bool> stream(Progress& receive, Watchdog& watchdog);
-  [[nodiscard]] Result<bool> push(Progress& send, Watchdog& watchdog);
-  [[nodiscard]] Result<bool> pull(Progress& receive, Watchdog& watchdog);
+                                      calls::Watchdog& watchdog) const;
+  [[nodiscard]] Result<bool> stream(Progress& receive, calls::Watchdog& watchdog);
+  [[nodiscard]] Result<bool> push(Progress& send, calls::Watchdog& watchdog);
+  [[nodiscard]] Result<bool> pull(Progress& receive, calls::Watchdog& watchdog);
   template <typename Move>
   [[nodiscard]] Result<bool> advance(std::vector<Progress>& list, Move move);
   void nap(Clock::duration waited);

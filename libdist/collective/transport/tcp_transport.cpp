@@ -11,7 +11,7 @@
 #include <cstring>
 #include <thread>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -20,22 +20,23 @@ constexpr std::size_t header_bytes = 16;
 
 }  // namespace
 
-TcpTransport::TcpTransport(ControlChannel& channel, const CommWatch& watch, std::uint64_t id)
+TcpTransport::TcpTransport(world::ControlChannel& channel, const world::CommWatch& watch, std::uint64_t id)
     : channel_(channel),
       watch_(watch),
       id_(id),
       interrupted_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       connections_(watch.members().size()),
       codes_(watch.members().size()),
-      code_bytes_(channel.integrity() == Integrity::off ? 0 : wireup::message_code_bytes),
+      code_bytes_(channel.integrity() == world::Integrity::off ? 0 : world::message_code_bytes),
       busy_(watch.members().size()) {}
 
 std::string_view TcpTransport::name() const noexcept {
-  if (channel_.integrity() == Integrity::off) return "tcp";
-  return channel_.integrity() == Integrity::crc ? "tcp with crc" : "tcp with mac";
+  if (channel_.integrity() == world::Integrity::off) return "tcp";
+  return channel_.integrity() == world::Integrity::crc ? "tcp with crc" : "tcp with mac";
 }
 
-Result<void> TcpTransport::post(const Message& message, Direction direction, std::size_t& left, Watchdog& watchdog) {
+Result<void> TcpTransport::post(const Message& message, Direction direction, std::size_t& left,
+                                calls::Watchdog& watchdog) {
   auto& connection = connections_[static_cast<std::size_t>(message.peer)];
   const std::uint32_t peer = watch_.members()[static_cast<std::size_t>(message.peer)];
   if (!connection && channel_.makes_connection_to(peer)) {
@@ -58,7 +59,7 @@ bool TcpTransport::is_connected(int peer) {
 
 int TcpTransport::awaited() const noexcept {
   if (!receives_.empty()) return receives_.front().message.peer;
-  return sends_.empty() ? Watchdog::anyone : sends_.front().message.peer;
+  return sends_.empty() ? calls::Watchdog::anyone : sends_.front().message.peer;
 }
 
 template <typename Move>
@@ -80,7 +81,7 @@ Result<bool> TcpTransport::advance(std::vector<Progress>& list, Move move) {
   return any;
 }
 
-Result<bool> TcpTransport::progress(Watchdog& watchdog) {
+Result<bool> TcpTransport::progress(calls::Watchdog& watchdog) {
   const auto sent = advance(sends_, [&](Progress& each) { return push(each, watchdog); });
   if (!sent) return sent.error();
   const auto got = advance(receives_, [&](Progress& each) { return pull(each, watchdog); });
@@ -129,7 +130,7 @@ std::size_t TcpTransport::parts_left(Progress& each, iovec* parts) noexcept {
   return count;
 }
 
-Result<bool> TcpTransport::push(Progress& send, Watchdog& watchdog) {
+Result<bool> TcpTransport::push(Progress& send, calls::Watchdog& watchdog) {
   const int socket = connections_[static_cast<std::size_t>(send.message.peer)].get();
   bool any = false;
   if (send.done == 0 && send.code_bytes != 0 && !send.has_code) {
@@ -153,7 +154,7 @@ Result<bool> TcpTransport::push(Progress& send, Watchdog& watchdog) {
   return any;
 }
 
-Result<bool> TcpTransport::pull(Progress& receive, Watchdog& watchdog) {
+Result<bool> TcpTransport::pull(Progress& receive, calls::Watchdog& watchdog) {
   const int socket = connections_[static_cast<std::size_t>(receive.message.peer)].get();
   bool any = false;
   while (!receive.is_done()) {

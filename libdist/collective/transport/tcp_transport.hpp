@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "collective/control/control_channel.hpp"
 #include "collective/transport/transport.hpp"
-#include "wireup/message_code.hpp"
+#include "world/control/control_channel.hpp"
+#include "world/wireup/message_code.hpp"
 
 namespace amldist::collective {
 
@@ -18,7 +18,7 @@ class TcpTransport final : public Transport {
  public:
   /// `watch` knows the communicator's ranks. `id` distinguishes these connections from those of other transports.
   /// Channel and watch outlive this object.
-  TcpTransport(ControlChannel& channel, const CommWatch& watch, std::uint64_t id);
+  TcpTransport(world::ControlChannel& channel, const world::CommWatch& watch, std::uint64_t id);
   ~TcpTransport() override { channel_.forget_data_connections(id_); }
   TcpTransport(const TcpTransport&) = delete;
   TcpTransport& operator=(const TcpTransport&) = delete;
@@ -27,8 +27,8 @@ class TcpTransport final : public Transport {
   [[nodiscard]] std::size_t part_bytes() const noexcept override { return one_packet; }
   [[nodiscard]] bool serves_any_thread() const noexcept override { return true; }
   [[nodiscard]] Result<void> post(const Message& message, Direction direction, std::size_t& left,
-                                  Watchdog& watchdog) override;
-  [[nodiscard]] Result<bool> progress(Watchdog& watchdog) override;
+                                  calls::Watchdog& watchdog) override;
+  [[nodiscard]] Result<bool> progress(calls::Watchdog& watchdog) override;
   [[nodiscard]] int awaited() const noexcept override;
   bool rest(int idle) override;
   void interrupt() noexcept override;
@@ -41,15 +41,15 @@ class TcpTransport final : public Transport {
     std::uint64_t header[2] = {0, 0};
     std::size_t done = 0;        ///< bytes of header, data and code
     std::size_t code_bytes = 0;  ///< of the code
-    wireup::MessageCode code = {};
+    world::MessageCode code = {};
     bool has_code = false;  ///< of a message to send
     [[nodiscard]] bool is_done() const noexcept { return done == sizeof header + message.bytes + code_bytes; }
     [[nodiscard]] std::span<const std::byte> data() const noexcept { return {message.data, message.bytes}; }
   };
   /// Of one connection.
   struct Codes {
-    wireup::MessageCodes of_sent;
-    wireup::MessageCodes of_received;
+    world::MessageCodes of_sent;
+    world::MessageCodes of_received;
   };
   [[nodiscard]] Codes& codes_with(int peer);
   /// What is left of a message, at most three pieces.
@@ -57,15 +57,15 @@ class TcpTransport final : public Transport {
 
   /// Whether the connection exists. The side that does not initiate it may have to wait.
   [[nodiscard]] bool is_connected(int peer);
-  [[nodiscard]] Result<bool> push(Progress& send, Watchdog& watchdog);
-  [[nodiscard]] Result<bool> pull(Progress& receive, Watchdog& watchdog);
+  [[nodiscard]] Result<bool> push(Progress& send, calls::Watchdog& watchdog);
+  [[nodiscard]] Result<bool> pull(Progress& receive, calls::Watchdog& watchdog);
   [[nodiscard]] Error bad_buffer(const Message& message, std::string_view verb) const;
   bool sleep();
   template <typename Move>
   [[nodiscard]] Result<bool> advance(std::vector<Progress>& list, Move move);
 
-  ControlChannel& channel_;
-  const CommWatch& watch_;
+  world::ControlChannel& channel_;
+  const world::CommWatch& watch_;
   const std::uint64_t id_;
   FileDescriptor interrupted_;
   std::vector<FileDescriptor> connections_;  // by rank

@@ -2,8 +2,8 @@
 
 namespace amldist::collective {
 
-Result<void> Transport::run(std::span<const Message> sends, std::span<const Message> receives, Watchdog& watchdog,
-                            const Received* received) {
+Result<void> Transport::run(std::span<const Message> sends, std::span<const Message> receives,
+                            calls::Watchdog& watchdog, const Received* received) {
   std::size_t left = 0;
   lefts_.clear();
   if (received != nullptr) lefts_.resize(receives.size());
@@ -26,8 +26,8 @@ Result<void> Transport::run(std::span<const Message> sends, std::span<const Mess
   return {};
 }
 
-Result<void> Transport::exchange(std::span<const Message> sends, std::span<const Message> receives, Watchdog& watchdog,
-                                 const Received* received) {
+Result<void> Transport::exchange(std::span<const Message> sends, std::span<const Message> receives,
+                                 calls::Watchdog& watchdog, const Received* received) {
   auto result = run(sends, receives, watchdog, received);
   if (!result) give_up();
   return result;

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "collective/calls/watchdog.hpp"
+#include "calls/watchdog.hpp"
 
 namespace amldist::collective {
 
@@ -55,16 +55,18 @@ class Transport {
   /// progress() subtracts that again when the message is complete. Data and `left` must stay valid until then. Messages
   /// between the same two ranks arrive in the order in which they were posted.
   [[nodiscard]] virtual Result<void> post(const Message& message, Direction direction, std::size_t& left,
-                                          Watchdog& watchdog) = 0;
+                                          calls::Watchdog& watchdog) = 0;
   /// Makes progress without waiting; returns whether anything moved.
-  [[nodiscard]] virtual Result<bool> progress(Watchdog& watchdog) = 0;
+  [[nodiscard]] virtual Result<bool> progress(calls::Watchdog& watchdog) = 0;
   /// Backs off after `idle` unsuccessful polls: it may yield or sleep, for a few milliseconds at most. Returns whether
   /// it is time to ask the watchdog.
   virtual bool rest(int idle) = 0;
   /// The peer of the first receive under way, or else of the first send.
   [[nodiscard]] virtual int awaited() const noexcept = 0;
   /// Asks the watchdog about the awaited peer, and about every peer whose death the transport does not notice itself.
-  [[nodiscard]] virtual Result<void> keep_waiting(Watchdog& watchdog) { return watchdog.keep_waiting(awaited()); }
+  [[nodiscard]] virtual Result<void> keep_waiting(calls::Watchdog& watchdog) {
+    return watchdog.keep_waiting(awaited());
+  }
   /// Ends a rest() of another thread.
   virtual void interrupt() noexcept {}
   /// Forgets all messages, after an error.
@@ -72,21 +74,21 @@ class Transport {
 
   /// Runs all messages to completion.
   [[nodiscard]] Result<void> exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                      Watchdog& watchdog) {
+                                      calls::Watchdog& watchdog) {
     return exchange(sends, receives, watchdog, nullptr);
   }
   /// `received` is called for each receive, in order, while others are still under way.
   using Received = std::function<void(std::size_t index)>;
   [[nodiscard]] Result<void> exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                      Watchdog& watchdog, const Received& received) {
+                                      calls::Watchdog& watchdog, const Received& received) {
     return exchange(sends, receives, watchdog, &received);
   }
 
  private:
   [[nodiscard]] Result<void> exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                      Watchdog& watchdog, const Received* received);
-  [[nodiscard]] Result<void> run(std::span<const Message> sends, std::span<const Message> receives, Watchdog& watchdog,
-                                 const Received* received);
+                                      calls::Watchdog& watchdog, const Received* received);
+  [[nodiscard]] Result<void> run(std::span<const Message> sends, std::span<const Message> receives,
+                                 calls::Watchdog& watchdog, const Received* received);
 
   std::vector<std::size_t> lefts_;  ///< of each receive, if `received` is to be called
 };

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <map>
 
+#include "base/text/text.hpp"
 #include "collective/node/oversubscription.hpp"
 #include "collective/transport/loopback_transport.hpp"
 #include "collective/transport/mpi_transport.hpp"
 #include "collective/transport/tcp_transport.hpp"
-#include "core/text.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -15,9 +15,9 @@ namespace {
 using text::concat;
 
 /// The ranks' common MPI tag; nullopt if a rank does not use MPI: then `rank` is the first such rank.
-std::optional<int> common_tag(const Pieces& offers, std::size_t& rank) {
+std::optional<int> common_tag(const calls::Pieces& offers, std::size_t& rank) {
   int tag = 0;
-  for (const Pieces::Run& run : offers.runs()) {
+  for (const calls::Pieces::Run& run : offers.runs()) {
     rank = run.first;
     const auto number = text::to_number(std::string_view(run.piece).substr(0, run.piece.find('\n')), INT32_MAX);
     if (!number) return std::nullopt;
@@ -27,7 +27,7 @@ std::optional<int> common_tag(const Pieces& offers, std::size_t& rank) {
 }
 
 /// Users may send to themselves; collectives never do.
-std::unique_ptr<Transport> with_loopback(std::unique_ptr<Transport> others, const CommWatch& watch) {
+std::unique_ptr<Transport> with_loopback(std::unique_ptr<Transport> others, const world::CommWatch& watch) {
   return std::make_unique<LoopbackTransport>(std::move(others), static_cast<int>(watch.rank()));
 }
 
@@ -37,9 +37,9 @@ std::string offer_of(int tag, bool has_mpi) {
 }
 
 /// Whether a machine has several nodes, as with containers. All ranks find the same.
-bool share_nodes_a_machine(const Pieces& offers, const RankTable& table, const CommWatch& watch) {
+bool share_nodes_a_machine(const calls::Pieces& offers, const world::RankTable& table, const world::CommWatch& watch) {
   std::map<std::string_view, std::uint32_t> node_of_machine;
-  for (const Pieces::Run& run : offers.runs()) {
+  for (const calls::Pieces::Run& run : offers.runs()) {
     const std::string_view machine = std::string_view(run.piece).substr(run.piece.find('\n') + 1);
     for (std::uint32_t rank = run.first; rank < run.first + run.count; ++rank) {
       const std::uint32_t node = table.node_of(watch.members()[rank]);
@@ -50,17 +50,17 @@ bool share_nodes_a_machine(const Pieces& offers, const RankTable& table, const C
 }
 
 /// Each rank tells its processors to those that may share them.
-Result<bool> find_oversubscription(const Pieces& offers, const RankTable& table, const CommWatch& watch,
-                                   const Gather& gather) {
+Result<bool> find_oversubscription(const calls::Pieces& offers, const world::RankTable& table,
+                                   const world::CommWatch& watch, const Gather& gather) {
   const bool shared = share_nodes_a_machine(offers, table, watch);
-  const auto pieces = gather(own_processors(), shared ? GatherScope::everybody : GatherScope::node);
+  const auto pieces = gather(own_processors(), shared ? calls::GatherScope::everybody : calls::GatherScope::node);
   if (!pieces) return pieces.error();
   return are_oversubscribed(*pieces, watch.rank());
 }
 
 /// By rank: whether it is on this machine.
-std::vector<bool> near_ranks(const ControlChannel& channel, const CommWatch& watch) {
-  const RankTable& table = channel.table();
+std::vector<bool> near_ranks(const world::ControlChannel& channel, const world::CommWatch& watch) {
+  const world::RankTable& table = channel.table();
   const std::uint32_t own = watch.members()[watch.rank()];
   std::vector<bool> near;
   for (const std::uint32_t rank : watch.members()) {
@@ -71,13 +71,13 @@ std::vector<bool> near_ranks(const ControlChannel& channel, const CommWatch& wat
 
 }  // namespace
 
-Result<TransportChoice> choose_transport(ControlChannel& channel, const CommWatch& watch, const Gather& gather,
-                                         MpiSession* mpi, Watchdog& watchdog) {
-  const bool has_codes = channel.integrity() != Integrity::off;  // MPI's messages have none
+Result<TransportChoice> choose_transport(world::ControlChannel& channel, const world::CommWatch& watch,
+                                         const Gather& gather, world::MpiSession* mpi, calls::Watchdog& watchdog) {
+  const bool has_codes = channel.integrity() != world::Integrity::off;  // MPI's messages have none
   const bool offers = !has_codes && mpi != nullptr && mpi->carries_data() && mpi->has_tags();
   TransportChoice choice;
   if (watch.members().size() > 1) {
-    const auto all = gather(offer_of(offers ? mpi->next_tag() : 0, offers), GatherScope::everybody);
+    const auto all = gather(offer_of(offers ? mpi->next_tag() : 0, offers), calls::GatherScope::everybody);
     if (!all) return all.error();
     const auto oversubscribed_ranks = find_oversubscription(*all, channel.table(), watch, gather);
     if (!oversubscribed_ranks) return oversubscribed_ranks.error();

@@ -5,15 +5,15 @@
 #include <memory>
 #include <string>
 
-#include "collective/calls/pieces.hpp"
-#include "collective/control/control_channel.hpp"
-#include "collective/mpi/mpi_session.hpp"
+#include "calls/pieces.hpp"
 #include "collective/transport/transport.hpp"
+#include "world/control/control_channel.hpp"
+#include "world/mpi/mpi_session.hpp"
 
 namespace amldist::collective {
 
 /// gather_all under the watchdog of the caller, which builds a communicator.
-using Gather = std::function<Result<Pieces>(std::string piece, GatherScope scope)>;
+using Gather = std::function<Result<calls::Pieces>(std::string piece, calls::GatherScope scope)>;
 
 struct TransportChoice {
   std::unique_ptr<Transport> collectives;
@@ -24,7 +24,8 @@ struct TransportChoice {
 };
 
 /// Collective over the communicator. `mpi` is nullptr if this process does not use MPI.
-[[nodiscard]] Result<TransportChoice> choose_transport(ControlChannel& channel, const CommWatch& watch,
-                                                       const Gather& gather, MpiSession* mpi, Watchdog& watchdog);
+[[nodiscard]] Result<TransportChoice> choose_transport(world::ControlChannel& channel, const world::CommWatch& watch,
+                                                       const Gather& gather, world::MpiSession* mpi,
+                                                       calls::Watchdog& watchdog);
 
 }  // namespace amldist::collective

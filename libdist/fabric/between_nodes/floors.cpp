@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::fabric {
 namespace {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <set>
 
-#include "core/hex.hpp"
-#include "core/text.hpp"
+#include "base/text/hex.hpp"
+#include "base/text/text.hpp"
 #include "fabric/report/report_json.hpp"
 
 namespace amldist::fabric {
@@ -284,7 +284,7 @@ Result<std::vector<PairResult>> pairs_from_lines(std::string_view text) {
   return out;
 }
 
-Report verify_job(const std::vector<NodeSummary>& nodes, const PairResults& pairs, RdmaPolicy policy) {
+Report verify_job(const std::vector<NodeSummary>& nodes, const PairResults& pairs, launch::RdmaPolicy policy) {
   Report report;
   report.policy = policy;
   std::vector<std::string> ids;

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 #include "fabric/checks/checks.hpp"
 #include "fabric/facts/gpu_state.hpp"
 
@@ -79,6 +79,7 @@ struct PairResults {
 
 /// The checks of the whole step: those of each node, naming the nodes that deviate, and those between nodes (equal
 /// partition keys, rates, ports and firmware; ib.pair).
-[[nodiscard]] Report verify_job(const std::vector<NodeSummary>& nodes, const PairResults& pairs, RdmaPolicy policy);
+[[nodiscard]] Report verify_job(const std::vector<NodeSummary>& nodes, const PairResults& pairs,
+                                launch::RdmaPolicy policy);
 
 }  // namespace amldist::fabric

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::fabric {
 namespace {

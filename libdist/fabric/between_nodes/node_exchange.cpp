@@ -7,21 +7,21 @@
 #include <exception>
 #include <optional>
 
-#include "core/text.hpp"
-#include "os/own_network.hpp"
-#include "os/socket.hpp"
-#include "wireup/acceptor.hpp"
-#include "wireup/joiner.hpp"
+#include "base/net/own_network.hpp"
+#include "base/net/socket.hpp"
+#include "base/text/text.hpp"
+#include "world/wireup/acceptor.hpp"
+#include "world/wireup/joiner.hpp"
 
 namespace amldist::fabric {
 namespace {
 
 using text::concat;
-using wireup::Frame;
-using wireup::FrameReader;
-using wireup::FrameWriter;
-using wireup::HandshakeKind;
-using wireup::limits;
+using world::Frame;
+using world::FrameReader;
+using world::FrameWriter;
+using world::HandshakeKind;
+using world::limits;
 
 constexpr std::uint32_t most_nodes = 65536;
 
@@ -98,7 +98,7 @@ class Serving {
   void accept() {
     const auto admitted = acceptor_.serve(listener_, Clock::now());
     if (!admitted) return end(admitted.error());
-    for (const wireup::JoinRequest& each : *admitted) {
+    for (const world::JoinRequest& each : *admitted) {
       peers_[each.number].reader = FrameReader(contribution_bytes(static_cast<std::uint32_t>(peers_.size())));
     }
   }
@@ -156,7 +156,7 @@ class Serving {
     }
     const bool all_came = acceptor_.is_complete();
     end({Errc::timeout,
-         concat({"nothing from node ", wireup::list_numbers(silent), all_came ? " any more" : ": it did not come",
+         concat({"nothing from node ", world::list_numbers(silent), all_came ? " any more" : ": it did not come",
                  " within ", std::to_string(patience_.count() / 1000), " s"})});
   }
 
@@ -169,7 +169,7 @@ class Serving {
   int stop_;
   std::chrono::milliseconds patience_;
   Clock::time_point deadline_;
-  wireup::Acceptor acceptor_;
+  world::Acceptor acceptor_;
   std::vector<Peer> peers_;
   bool over_ = false;
 };
@@ -203,16 +203,16 @@ NodeExchangeServer::~NodeExchangeServer() {
 }
 
 Result<NodeExchange> NodeExchange::join(const NodePlace& place, std::chrono::milliseconds patience) {
-  const wireup::Destination destination = {
+  const world::Destination destination = {
       [&place](Clock::time_point /*deadline*/) {
         return Result<std::vector<Endpoint>>({{place.host, place.port}});
       },
       concat({"node 0 (", text::quote(place.host), ", port ", std::to_string(place.port), ")"}),
       ": does a firewall stand between, or does its own check not run?"};
-  const wireup::JoinRequest join_request = {group_name(place),       place.node,      place.nodes,
-                                            wireup::random_number(), own_host_name(), {}};
-  const wireup::GroupKey group(place.credentials, group_name(place));
-  auto joined = wireup::join(destination, join_request.to_frame().take(), group, Clock::now() + patience);
+  const world::JoinRequest join_request = {group_name(place),      place.node,      place.nodes,
+                                           world::random_number(), own_host_name(), {}};
+  const world::GroupKey group(place.credentials, group_name(place));
+  auto joined = world::join(destination, join_request.to_frame().take(), group, Clock::now() + patience);
   if (!joined) return Error{Errc::unavailable, joined.error().message};
   // The accepting side waits as long as we do; its sentence about who is missing must have time to come.
   return NodeExchange(std::move(joined->link), place.nodes, patience + std::chrono::seconds(5));
@@ -227,9 +227,9 @@ Result<std::map<std::uint32_t, std::string>> NodeExchange::round(const Wanted& w
   if (auto sent = send_all(link_, contribution.take(), deadline); !sent) return sent.error();
   for (std::map<std::uint32_t, std::string> out;;) {
     constexpr std::size_t head = 64;
-    auto frame = wireup::read_frame(link_, head + limits.text_bytes, deadline);
+    auto frame = world::read_frame(link_, head + limits.text_bytes, deadline);
     if (!frame) return Error{Errc::unavailable, frame.error().message};
-    if (frame->kind<HandshakeKind>() == HandshakeKind::refused) return wireup::read_refusal(*frame);
+    if (frame->kind<HandshakeKind>() == HandshakeKind::refused) return world::read_refusal(*frame);
     if (frame->kind<ExchangeKind>() == ExchangeKind::end_of_round) return out;
     const std::uint64_t node = frame->number();
     std::string said = frame->text();

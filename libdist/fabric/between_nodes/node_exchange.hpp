@@ -12,10 +12,10 @@
 #include <thread>
 #include <vector>
 
-#include "core/result.hpp"
-#include "os/file_descriptor.hpp"
-#include "wireup/key.hpp"
-#include "wireup/limits.hpp"
+#include "base/os/file_descriptor.hpp"
+#include "base/text/result.hpp"
+#include "world/wireup/key.hpp"
+#include "world/wireup/limits.hpp"
 
 namespace amldist::fabric {
 
@@ -26,7 +26,7 @@ struct NodePlace {
   std::string step;  ///< "JOB.STEP"
   std::uint32_t node = 0;
   std::uint32_t nodes = 1;
-  wireup::Credentials credentials = {};  ///< of the step
+  world::Credentials credentials = {};  ///< of the step
 };
 
 /// The accepting side, on node 0: a thread that collects texts and distributes them. Its destructor ends the exchange.

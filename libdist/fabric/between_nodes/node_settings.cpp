@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -37,7 +37,7 @@ Result<NodeSettings> node_settings_from_text(std::string_view text) {
   const auto fields = text::split(text, '\t');
   if (fields.size() < 3) return malformed;
   const auto nodes = text::to_number(fields[0], most_nodes_of_a_step);
-  const auto policy = policy_from_name(fields[1]);
+  const auto policy = launch::policy_from_name(fields[1]);
   if (!nodes || *nodes == 0 || !policy) return malformed;
   NodeSettings out{static_cast<std::uint32_t>(*nodes), *policy, {printable(fields[2], 64), false, {}, {}, {}}};
   for (std::size_t i = 3; i < fields.size(); ++i) {

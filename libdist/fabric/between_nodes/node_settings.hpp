@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/result.hpp"
-#include "core/spec.hpp"
+#include "base/text/result.hpp"
 #include "fabric/between_nodes/job_checks.hpp"
+#include "launch/option/spec.hpp"
 
 namespace amldist::fabric {
 
@@ -22,7 +22,7 @@ inline constexpr std::uint32_t settings_round = 99'999;
 /// The settings of one node.
 struct NodeSettings {
   std::uint32_t nodes = 1;  ///< of the step
-  RdmaPolicy policy = RdmaPolicy::off;
+  launch::RdmaPolicy policy = launch::RdmaPolicy::off;
   NodeSummary node;  ///< host and traits only
 };
 
@@ -38,12 +38,12 @@ class SettingsComparison {
   void take(std::uint32_t node, std::string_view text);
   /// What differs, returned once, when those of all nodes are there.
   [[nodiscard]] std::vector<Difference> differences();
-  [[nodiscard]] RdmaPolicy policy() const noexcept { return policy_; }
+  [[nodiscard]] launch::RdmaPolicy policy() const noexcept { return policy_; }
 
  private:
   std::map<std::uint32_t, NodeSummary> nodes_;
   std::uint32_t expected_ = 0;
-  RdmaPolicy policy_ = RdmaPolicy::off;
+  launch::RdmaPolicy policy_ = launch::RdmaPolicy::off;
   bool compared_ = false;
 };
 

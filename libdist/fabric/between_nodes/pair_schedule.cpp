@@ -37,10 +37,10 @@ std::vector<PairRound> all_rounds(std::uint32_t node, std::uint32_t nodes) {
 
 }  // namespace
 
-std::vector<PairRound> pair_rounds(RdmaPairs pairs, std::uint32_t node, std::uint32_t nodes) {
-  if (nodes < 2 || pairs == RdmaPairs::off) return {};
-  if (pairs == RdmaPairs::ring) return {{(node + 1) % nodes, (node + nodes - 1) % nodes}};
-  if (pairs == RdmaPairs::all && nodes <= most_nodes_of_all_pairs) return all_rounds(node, nodes);
+std::vector<PairRound> pair_rounds(launch::RdmaPairs pairs, std::uint32_t node, std::uint32_t nodes) {
+  if (nodes < 2 || pairs == launch::RdmaPairs::off) return {};
+  if (pairs == launch::RdmaPairs::ring) return {{(node + 1) % nodes, (node + nodes - 1) % nodes}};
+  if (pairs == launch::RdmaPairs::all && nodes <= most_nodes_of_all_pairs) return all_rounds(node, nodes);
   return log_rounds(node, nodes);
 }
 

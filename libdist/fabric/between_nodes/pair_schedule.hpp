@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/spec.hpp"
+#include "launch/option/spec.hpp"
 
 namespace amldist::fabric {
 
@@ -28,7 +28,7 @@ inline constexpr std::uint32_t most_nodes_of_all_pairs = 128;
 ///          exist rests in that round; none rests in all.
 ///   all    N - 1 (N if N is odd), of disjoint pairs: every two nodes meet once
 /// None for `off`, and for a single node.
-[[nodiscard]] std::vector<PairRound> pair_rounds(RdmaPairs pairs, std::uint32_t node, std::uint32_t nodes);
+[[nodiscard]] std::vector<PairRound> pair_rounds(launch::RdmaPairs pairs, std::uint32_t node, std::uint32_t nodes);
 
 /// All nodes that `node` meets, each once, in the order of the rounds.
 [[nodiscard]] std::vector<std::uint32_t> peers_of(const std::vector<PairRound>& rounds);

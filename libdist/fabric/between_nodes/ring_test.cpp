@@ -6,9 +6,9 @@
 #include <cstring>
 #include <optional>
 
-#include "core/settings.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "fabric/between_nodes/pair_schedule.hpp"
+#include "fabric/facts/settings.hpp"
 #include "fabric/gpu/cuda_memory.hpp"
 #include "fabric/verbs/rdma_link.hpp"
 

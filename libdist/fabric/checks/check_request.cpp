@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -109,7 +109,7 @@ bool is_enslaved(const NodeFacts& node, const DeviceFacts& device) {
 /// a virtual switch or a bridge. Required, that is a fault.
 bool is_plain_ethernet(const PortFacts& port, const SiblingPorts& siblings, const CheckRequest& request) {
   return port.layer() == LinkLayer::ethernet && !siblings.any_routable && port.gids_problem.empty() &&
-         port.is_active() && request.policy != RdmaPolicy::require && !request.expects(Sku::Fabric::roce);
+         port.is_active() && request.policy != launch::RdmaPolicy::require && !request.expects(Sku::Fabric::roce);
 }
 
 /// Why nobody uses a port that does not work; nullopt: it should work.

@@ -5,24 +5,24 @@
 #include <string>
 #include <vector>
 
-#include "core/environment.hpp"
-#include "core/spec.hpp"
+#include "base/text/environment.hpp"
 #include "fabric/facts/device_role.hpp"
 #include "fabric/facts/node_facts.hpp"
 #include "fabric/facts/selection.hpp"
 #include "fabric/sku/sku_table.hpp"
+#include "launch/option/spec.hpp"
 
 namespace amldist::fabric {
 
 struct CheckRequest {
-  RdmaPolicy policy = RdmaPolicy::prefer;
+  launch::RdmaPolicy policy = launch::RdmaPolicy::prefer;
   std::string policy_source = "default";  ///< for evidence: "--policy", "the SKU", "plugstack.conf"
   std::optional<Sku> sku;
   bool unknown_fails = false;  ///< unknown=fail: under `require` a check whose verdict is unknown fails
   EnvironmentReader environment = [](std::string_view) { return std::nullopt; };
 
   [[nodiscard]] bool requires_fabric() const noexcept {
-    return policy == RdmaPolicy::require || (sku && sku->has_verbs());
+    return policy == launch::RdmaPolicy::require || (sku && sku->has_verbs());
   }
   [[nodiscard]] bool expects(Sku::Fabric fabric) const noexcept { return sku && sku->fabric == fabric; }
 };

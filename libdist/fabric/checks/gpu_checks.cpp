@@ -4,7 +4,7 @@
 #include <array>
 #include <set>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -252,8 +252,8 @@ Check check_gpu_xid(const std::optional<std::vector<std::string>>& lines) {
 }
 
 std::vector<Check> verify_gpus(const GpuStates& states, const NodeFacts& node, const GpuExpectation& expected,
-                               const std::optional<std::vector<std::string>>& kernel_log, RdmaPolicy health) {
-  if (health == RdmaPolicy::off) return {};
+                               const std::optional<std::vector<std::string>>& kernel_log, launch::RdmaPolicy health) {
+  if (health == launch::RdmaPolicy::off) return {};
   std::vector<Check> checks = {check_gpu_count(states, expected),
                                check_gpu_ecc(states),
                                check_gpu_rows(states),
@@ -265,7 +265,7 @@ std::vector<Check> verify_gpus(const GpuStates& states, const NodeFacts& node, c
                                check_gpu_persistence(states),
                                check_gpu_xid(kernel_log)};
   for (Check& check : checks) {
-    if (health == RdmaPolicy::prefer && check.verdict == Verdict::fail) check.verdict = Verdict::warn;
+    if (health == launch::RdmaPolicy::prefer && check.verdict == Verdict::fail) check.verdict = Verdict::warn;
   }
   return checks;
 }

@@ -35,6 +35,6 @@ struct GpuExpectation {
 [[nodiscard]] std::vector<Check> verify_gpus(const GpuStates& states, const NodeFacts& node,
                                              const GpuExpectation& expected,
                                              const std::optional<std::vector<std::string>>& kernel_log,
-                                             RdmaPolicy health);
+                                             launch::RdmaPolicy health);
 
 }  // namespace amldist::fabric

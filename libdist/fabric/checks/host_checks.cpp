@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "fabric/checks/checks.hpp"
 
 namespace amldist::fabric {

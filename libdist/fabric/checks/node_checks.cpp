@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "fabric/checks/checks.hpp"
 
 namespace amldist::fabric {
@@ -124,7 +124,7 @@ bool concerns_fabric(std::string_view line) {
 
 Check check_policy(const NodeFacts& node, const CheckRequest& request) {
   std::string evidence = concat({to_string(request.policy), " (", request.policy_source, ")"});
-  if (request.policy == RdmaPolicy::off) return {"ib.policy", Verdict::skip, evidence, ""};
+  if (request.policy == launch::RdmaPolicy::off) return {"ib.policy", Verdict::skip, evidence, ""};
   if (!request.sku) return {"ib.policy", Verdict::pass, evidence, ""};
   const Sku& sku = *request.sku;
   evidence += concat({"; ", printable(sku.name), " (", printable(sku.source), ")"});

@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "core/hex.hpp"
-#include "core/text.hpp"
+#include "base/text/hex.hpp"
+#include "base/text/text.hpp"
 #include "fabric/checks/checks.hpp"
 
 namespace amldist::fabric {
@@ -302,7 +302,7 @@ Check check_state(const NodeFacts& node, const CheckRequest& request) {
     down += each.port->is_active() ? 0U : 1U;
   }
   // Several ports of many that are down are how a node was cabled rather than how it broke.
-  const bool is_expected_whole = request.policy == RdmaPolicy::require || (request.sku && request.sku->devices);
+  const bool is_expected_whole = request.policy == launch::RdmaPolicy::require || (request.sku && request.sku->devices);
   const bool half_cabled = !is_expected_whole && down >= 2 && down < ports.size() && 2 * down >= ports.size();
   const bool alone = down == ports.size();
   for (std::size_t i = 0; i < ports.size(); ++i) {
@@ -325,7 +325,7 @@ Check check_rate(const NodeFacts& node, const CheckRequest& request) {
     RateExpectation expected;
     if (request.sku && request.sku->has_verbs()) expected.of_sku = request.sku->rate;
     expected.of_siblings = best[sibling_key(each)];
-    expected.severity = request.policy == RdmaPolicy::require ? Verdict::fail : Verdict::warn;
+    expected.severity = request.policy == launch::RdmaPolicy::require ? Verdict::fail : Verdict::warn;
     findings.push_back(judge_rate(each, expected));
   }
   return join_findings("ib.rate", findings, "no active port (a port that is down reports no valid rate)");

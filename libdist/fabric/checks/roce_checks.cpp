@@ -3,7 +3,7 @@
 #include <array>
 #include <set>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "fabric/checks/checks.hpp"
 
 namespace amldist::fabric {

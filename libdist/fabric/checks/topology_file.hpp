@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 #include "fabric/facts/node_facts.hpp"
 #include "fabric/report/verdict.hpp"
 

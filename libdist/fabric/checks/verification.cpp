@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <set>
 
-#include "core/hex.hpp"
-#include "core/text.hpp"
+#include "base/text/hex.hpp"
+#include "base/text/text.hpp"
 #include "fabric/checks/checks.hpp"
 
 namespace amldist::fabric {
@@ -29,9 +29,9 @@ void add_process_checks(const NodeFacts& node, const CheckRequest& request, cons
 Report verify_node(const NodeFacts& node, const CheckRequest& request, const Evidence& evidence) {
   Report report;
   report.policy = request.policy;
-  report.unknown_fails = request.unknown_fails && request.policy == RdmaPolicy::require;
+  report.unknown_fails = request.unknown_fails && request.policy == launch::RdmaPolicy::require;
   report.checks.push_back(check_policy(node, request));
-  if (request.policy == RdmaPolicy::off) return report;
+  if (request.policy == launch::RdmaPolicy::off) return report;
   report.verified = !judged_ports(node, request).empty();
   report.checks.push_back(check_sysfs(node, request));
   report.checks.push_back(check_count(node, request));

@@ -9,10 +9,10 @@
 #include <cstring>
 #include <memory>
 
-#include "core/hex.hpp"
-#include "core/natural_order.hpp"
-#include "core/text.hpp"
-#include "os/whole_file.hpp"
+#include "base/os/whole_file.hpp"
+#include "base/text/hex.hpp"
+#include "base/text/natural_order.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::fabric {
 namespace {

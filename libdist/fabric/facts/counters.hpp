@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 #include "fabric/facts/node_facts.hpp"
 
 namespace amldist::fabric {

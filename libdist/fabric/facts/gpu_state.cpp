@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::fabric {
 

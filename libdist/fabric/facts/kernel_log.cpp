@@ -8,8 +8,8 @@
 #include <cstring>
 #include <string_view>
 
-#include "core/text.hpp"
-#include "os/file_descriptor.hpp"
+#include "base/os/file_descriptor.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::fabric {
 namespace {

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <array>
 
-#include "core/text.hpp"
-#include "os/own_network.hpp"
-#include "os/priority_flow_control.hpp"
-#include "os/whole_file.hpp"
+#include "base/net/own_network.hpp"
+#include "base/net/priority_flow_control.hpp"
+#include "base/os/whole_file.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::fabric {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <span>
 
-#include "core/hex.hpp"
-#include "core/text.hpp"
+#include "base/text/hex.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::fabric {
 namespace {

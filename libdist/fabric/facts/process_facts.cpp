@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "core/hex.hpp"
-#include "core/text.hpp"
-#include "os/file_descriptor.hpp"
-#include "os/whole_file.hpp"
+#include "base/os/file_descriptor.hpp"
+#include "base/os/whole_file.hpp"
+#include "base/text/hex.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::fabric {
 namespace {

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::fabric {
 namespace {

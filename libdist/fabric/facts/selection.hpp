@@ -15,8 +15,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/environment.hpp"
-#include "core/ipv4.hpp"
+#include "base/net/ipv4.hpp"
+#include "base/text/environment.hpp"
 #include "fabric/facts/node_facts.hpp"
 
 namespace amldist::fabric {

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "fabric/gpu/gpu_library.hpp"
 
 namespace amldist::fabric {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/result.hpp"
-#include "os/file_descriptor.hpp"
+#include "base/os/file_descriptor.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::fabric {
 

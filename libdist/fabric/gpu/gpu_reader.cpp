@@ -4,12 +4,12 @@
 
 #include <csignal>
 
-#include "core/text.hpp"
+#include "base/os/child_process.hpp"
+#include "base/os/whole_file.hpp"
+#include "base/text/text.hpp"
+#include "base/time/clock.hpp"
 #include "fabric/gpu/nvml.hpp"
 #include "fabric/gpu/rocm_smi.hpp"
-#include "os/child_process.hpp"
-#include "os/clock.hpp"
-#include "os/whole_file.hpp"
 
 namespace amldist::fabric {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 #include "fabric/facts/gpu_state.hpp"
 
 namespace amldist::fabric {

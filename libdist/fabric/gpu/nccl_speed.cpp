@@ -7,13 +7,13 @@
 #include <csignal>
 #include <vector>
 
-#include "core/text.hpp"
+#include "base/os/child_process.hpp"
+#include "base/os/whole_file.hpp"
+#include "base/text/text.hpp"
+#include "base/time/clock.hpp"
 #include "fabric/facts/attribute.hpp"
 #include "fabric/gpu/cuda_memory.hpp"
 #include "fabric/gpu/gpu_library.hpp"
-#include "os/child_process.hpp"
-#include "os/clock.hpp"
-#include "os/whole_file.hpp"
 
 namespace amldist::fabric {
 namespace {

@@ -6,8 +6,8 @@
 #include <array>
 #include <cstring>
 
-#include "core/hex.hpp"
-#include "core/text.hpp"
+#include "base/text/hex.hpp"
+#include "base/text/text.hpp"
 #include "fabric/gpu/gpu_library.hpp"
 
 namespace amldist::fabric {

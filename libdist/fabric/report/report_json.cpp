@@ -1,7 +1,7 @@
 #include "fabric/report/report_json.hpp"
 
-#include "core/hex.hpp"
-#include "core/text.hpp"
+#include "base/text/hex.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::fabric {
 namespace {

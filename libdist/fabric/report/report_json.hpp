@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 #include "fabric/report/report_fields.hpp"
 #include "fabric/report/verdict.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -44,7 +44,7 @@ Verdict Report::verdict() const noexcept {
     if (check.verdict == Verdict::unknown && unknown_fails) worst = Verdict::fail;
     if (severity(check.verdict) > severity(worst)) worst = check.verdict;
   }
-  if (policy == RdmaPolicy::require && !verified) return Verdict::fail;
+  if (policy == launch::RdmaPolicy::require && !verified) return Verdict::fail;
   return worst == Verdict::pass && !verified ? Verdict::skip : worst;
 }
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/spec.hpp"
+#include "launch/option/spec.hpp"
 
 namespace amldist::fabric {
 
@@ -31,7 +31,7 @@ struct Finding {
 
 /// Result of a whole verification.
 struct Report {
-  RdmaPolicy policy = RdmaPolicy::prefer;
+  launch::RdmaPolicy policy = launch::RdmaPolicy::prefer;
   std::vector<Check> checks;
   bool verified = false;       ///< a port was judged; without one, the report does not pass
   bool unknown_fails = false;  ///< unknown=fail: a check that is unknown fails the report

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "fabric/sku/built_in_skus.hpp"
-#include "site/site_policy.hpp"
+#include "launch/site/site_policy.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -191,7 +191,7 @@ std::vector<std::string> SkuTable::add(std::string_view content, const std::stri
 }
 
 Result<Sku> SkuTable::find_by_metadata(const std::string& file) const {
-  const auto content = read_config_file(file);
+  const auto content = launch::read_config_file(file);
   if (!content) {
     return Error{content.error().code,
                  concat({"metadata ", quote(file), " cannot be read: write the answer of Azure's ",
@@ -256,7 +256,7 @@ std::string SkuTable::nearest(const std::string& wanted) const {
 Result<SkuTable> load_sku_table(const std::string& explicit_file, std::vector<std::string>& complaints) {
   SkuTable table;
   const std::string path = explicit_file.empty() ? site_table : explicit_file;
-  const auto content = read_config_file(path);
+  const auto content = launch::read_config_file(path);
   if (content) {
     complaints = table.add(*content, path);
   } else if (!explicit_file.empty()) {

@@ -13,8 +13,8 @@
 #include <string>
 #include <utility>
 
+#include "base/time/clock.hpp"
 #include "fabric/verbs/verbs_api.hpp"
-#include "os/clock.hpp"
 
 namespace amldist::fabric {
 

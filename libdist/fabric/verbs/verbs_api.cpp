@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::fabric {
 namespace {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::fabric {
 

@@ -10,10 +10,10 @@
 #include <cstring>
 #include <new>
 
-#include "core/settings.hpp"
-#include "core/text.hpp"
+#include "base/os/child_process.hpp"
+#include "base/text/text.hpp"
+#include "fabric/facts/settings.hpp"
 #include "fabric/verbs/rdma_link.hpp"
-#include "os/child_process.hpp"
 
 namespace amldist::fabric {
 namespace {

@@ -6,23 +6,23 @@
 #include <optional>
 #include <string>
 
-#include "core/environment.hpp"
-#include "core/result.hpp"
-#include "frameworks/task_environment.hpp"
-#include "placement/identity.hpp"
+#include "base/text/environment.hpp"
+#include "base/text/result.hpp"
+#include "launch/frameworks/task_environment.hpp"
+#include "launch/placement/identity.hpp"
 
 namespace amldist::tools {
 
 /// One task, whether computed or observed.
 struct ExplainedTask {
-  Identity identity;
+  launch::Identity identity;
   std::string host;
   EnvironmentPatch environment;
 };
 
 /// A step with a known layout.
 struct Explanation {
-  StepPlan plan;
+  launch::StepPlan plan;
   /// The environment that a task would have without aml-dist.
   std::function<EnvironmentReader(std::uint32_t rank)> inherited;
   /// The task that runs this program: shown as it is, not as computed.

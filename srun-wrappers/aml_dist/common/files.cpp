@@ -6,8 +6,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "core/text.hpp"
-#include "os/whole_file.hpp"
+#include "base/os/whole_file.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::tools {
 

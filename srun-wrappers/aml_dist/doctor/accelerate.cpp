@@ -4,7 +4,7 @@
 #include <array>
 
 #include "aml_dist/doctor/rules.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::doctor {
 namespace {

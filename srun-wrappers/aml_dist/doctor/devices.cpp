@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "aml_dist/doctor/rules.hpp"
-#include "core/text.hpp"
-#include "frameworks/advice.hpp"
+#include "base/text/text.hpp"
+#include "launch/frameworks/advice.hpp"
 
 namespace amldist::doctor {
 namespace {
@@ -16,9 +16,9 @@ FrameworkResult examine_gpus(const TaskContext& here) {
   const auto tasks = static_cast<std::uint32_t>(here.tasks_here());
   FrameworkResult result{.environment = gpus == 0 ? "no GPU" : text::count(gpus, "GPU")};
   if (gpus == 0 || here.start() == Start::per_node) return result;
-  Spec spec;
-  spec.kind = here.kind().value_or(Kind::pytorch);
-  Identity identity;
+  launch::Spec spec;
+  spec.kind = here.kind().value_or(launch::Kind::pytorch);
+  launch::Identity identity;
   identity.local_size = tasks;
   const auto advice = gpu_advice(spec, identity, [&](std::string_view name) -> std::optional<std::string> {
     if (name != "CUDA_VISIBLE_DEVICES") return std::nullopt;

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "aml_dist/doctor/rules.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::doctor {
 namespace {
@@ -62,17 +62,17 @@ constexpr std::array<Row, 25> rows = {{
 }};
 constexpr Row locked_memory = {"locked memory", no_launcher, for_any, examine_locked_memory, nullptr};
 
-unsigned bit_of(Kind kind) {
+unsigned bit_of(launch::Kind kind) {
   switch (kind) {
-    case Kind::pytorch:
+    case launch::Kind::pytorch:
       return for_pytorch;
-    case Kind::mpi:
+    case launch::Kind::mpi:
       return for_mpi;
-    case Kind::tensorflow:
+    case launch::Kind::tensorflow:
       return for_tensorflow;
-    case Kind::jax:
+    case launch::Kind::jax:
       return for_jax;
-    case Kind::none:
+    case launch::Kind::none:
       break;
   }
   return for_any;
@@ -80,7 +80,8 @@ unsigned bit_of(Kind kind) {
 
 std::string kinds_in_words(unsigned kinds) {
   if (kinds == for_torch) return "pytorch or mpi";
-  for (const Kind kind : {Kind::pytorch, Kind::mpi, Kind::tensorflow, Kind::jax}) {
+  for (const launch::Kind kind :
+       {launch::Kind::pytorch, launch::Kind::mpi, launch::Kind::tensorflow, launch::Kind::jax}) {
     if (kinds == bit_of(kind)) return std::string(to_string(kind));
   }
   return "any kind";

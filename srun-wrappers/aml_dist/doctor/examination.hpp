@@ -6,7 +6,7 @@
 
 #include "aml_dist/doctor/framework_result.hpp"
 #include "aml_dist/doctor/task_context.hpp"
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::doctor {
 

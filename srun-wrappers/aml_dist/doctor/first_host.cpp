@@ -1,8 +1,8 @@
 // Frameworks that find rank 0 by themselves take the first host of a list of Slurm's for it, each with its own reading
 // of such lists.
 #include "aml_dist/doctor/rules.hpp"
-#include "core/hostlist.hpp"
-#include "core/text.hpp"
+#include "base/text/hostlist.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::doctor {
 

@@ -4,8 +4,8 @@
 #include <array>
 
 #include "aml_dist/doctor/rules.hpp"
-#include "core/hostlist.hpp"
-#include "core/text.hpp"
+#include "base/text/hostlist.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::doctor {
 namespace {

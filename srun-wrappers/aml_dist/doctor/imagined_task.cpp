@@ -4,8 +4,8 @@
 #include <map>
 #include <utility>
 
-#include "core/natural_order.hpp"
-#include "core/text.hpp"
+#include "base/text/natural_order.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::doctor {
 namespace {
@@ -14,7 +14,7 @@ using text::concat;
 using Variables = std::map<std::string, std::string, std::less<>>;
 
 /// "2(x3),1" for the tasks of each node, in the order of the host list.
-std::string tasks_per_node_text(const TaskMap& map) {
+std::string tasks_per_node_text(const launch::TaskMap& map) {
   std::vector<std::uint32_t> counts(map.nodes(), 0);
   for (std::uint32_t rank = 0; rank < map.size(); ++rank) ++counts[map.node_of(rank)];
   std::string out;
@@ -29,15 +29,15 @@ std::string tasks_per_node_text(const TaskMap& map) {
 }
 
 /// Slurm sorts its lists by the order of its nodes, whatever the order in a host file.
-std::string host_list(const Placement& placement) {
+std::string host_list(const launch::Placement& placement) {
   std::vector<std::string> hosts = placement.hosts.expand();
   if (placement.source == "host file") std::ranges::sort(hosts, natural_less);
   return text::join(std::vector<std::string_view>(hosts.begin(), hosts.end()), ",");
 }
 
 /// What srun sets without us, as far as a framework reads it.
-Variables slurm_variables(const tools::Explanation& step, const Identity& identity, std::uint32_t job) {
-  const Placement& placement = step.plan.placement;
+Variables slurm_variables(const tools::Explanation& step, const launch::Identity& identity, std::uint32_t job) {
+  const launch::Placement& placement = step.plan.placement;
   const std::string nodes = std::to_string(identity.nodes);
   const std::string hosts = host_list(placement);
   const std::string tasks = std::to_string(identity.size);
@@ -64,13 +64,13 @@ Variables slurm_variables(const tools::Explanation& step, const Identity& identi
 
 Result<EnvironmentReader> imagined_task(const tools::Explanation& step, std::uint32_t rank, std::string mpi,
                                         std::uint32_t job) {
-  const TaskMap& map = step.plan.placement.map;
+  const launch::TaskMap& map = step.plan.placement.map;
   if (rank >= map.size()) {
     return Error{Errc::invalid_argument, concat({"--task ", std::to_string(rank), " does not exist: the step has ",
                                                  text::count(map.size(), "task")})};
   }
   Variables variables = slurm_variables(step, identity_of(map, rank), job);
-  if (mpi.empty()) mpi = step.plan.spec.kind == Kind::mpi ? "pmix" : "none";
+  if (mpi.empty()) mpi = step.plan.spec.kind == launch::Kind::mpi ? "pmix" : "none";
   if (mpi == "pmix") {
     variables["PMIX_RANK"] = std::to_string(rank);
     variables["PMIX_NAMESPACE"] = concat({"slurm.pmix.", step.plan.step_name});

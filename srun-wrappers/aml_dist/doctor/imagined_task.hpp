@@ -4,7 +4,7 @@
 #include <string>
 
 #include "aml_dist/common/explanation.hpp"
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::doctor {
 

@@ -10,9 +10,9 @@
 #include <limits>
 #include <memory>
 
-#include "core/text.hpp"
-#include "os/own_network.hpp"
-#include "os/whole_file.hpp"
+#include "base/net/own_network.hpp"
+#include "base/os/whole_file.hpp"
+#include "base/text/text.hpp"
 #include "shared/programs.hpp"
 
 namespace amldist::doctor {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "aml_dist/common/table.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::doctor {
 namespace {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <iostream>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::doctor {
 namespace {

@@ -4,8 +4,8 @@
 #include <map>
 #include <string>
 
-#include "core/environment.hpp"
-#include "core/result.hpp"
+#include "base/text/environment.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::doctor {
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/tasks_per_node.hpp"
-#include "core/text.hpp"
-#include "frameworks/visible_gpus.hpp"
-#include "rendezvous/stamp.hpp"
+#include "base/text/tasks_per_node.hpp"
+#include "base/text/text.hpp"
+#include "launch/frameworks/visible_gpus.hpp"
+#include "launch/rendezvous/stamp.hpp"
 
 namespace amldist::doctor {
 namespace {
@@ -15,20 +15,21 @@ Start start_of(const EnvironmentReader& environment) {
   // The first of the two alone is a leftover: it takes Lightning in, but there is no agent.
   if (environment("TORCHELASTIC_RUN_ID") && environment("TORCHELASTIC_RESTART_COUNT")) return Start::torchrun;
   if (environment("AMLDIST_HIDDEN_SLURM_STEP_ID") || environment("PET_NNODES")) return Start::per_node;
-  if (environment(stamp_variable) || environment("RANK")) return Start::per_process;
+  if (environment(launch::stamp_variable) || environment("RANK")) return Start::per_process;
   return Start::unknown;
 }
 
 /// The stamp's kind, if the stamp is not one that an outer step has left behind.
-std::optional<Kind> kind_of(const EnvironmentReader& environment) {
-  const auto stamp = Stamp::read(environment);
+std::optional<launch::Kind> kind_of(const EnvironmentReader& environment) {
+  const auto stamp = launch::Stamp::read(environment);
   if (!stamp) return std::nullopt;
   const auto hidden = environment("AMLDIST_HIDDEN_SLURM_STEP_ID");
   const std::string step = hidden ? *hidden : environment("SLURM_STEP_ID").value_or("");
   const auto words = text::split(stamp->step(), '.');
   const bool same_job = words[0] == environment("SLURM_JOB_ID") || environment("SLURM_HET_SIZE");
   if (words.size() != 2 || !same_job || words[1] != step) return std::nullopt;
-  for (const Kind kind : {Kind::pytorch, Kind::mpi, Kind::tensorflow, Kind::jax}) {
+  for (const launch::Kind kind :
+       {launch::Kind::pytorch, launch::Kind::mpi, launch::Kind::tensorflow, launch::Kind::jax}) {
     if (stamp->value_of("kind") == to_string(kind)) return kind;
   }
   return std::nullopt;
@@ -81,7 +82,9 @@ std::uint64_t TaskContext::nodes() const {
 
 bool TaskContext::is_uneven() const { return runs_of(*this).size() > 1; }
 
-std::uint32_t TaskContext::gpus() const { return visible_gpus(environment_).value_or(machine_.gpus.value_or(0)); }
+std::uint32_t TaskContext::gpus() const {
+  return launch::visible_gpus(environment_).value_or(machine_.gpus.value_or(0));
+}
 
 std::string TaskContext::master() const {
   if (!has("MASTER_ADDR")) return {};

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/environment.hpp"
-#include "core/spec.hpp"
+#include "base/text/environment.hpp"
+#include "launch/option/spec.hpp"
 
 namespace amldist::doctor {
 
@@ -48,7 +48,9 @@ class TaskContext {
   [[nodiscard]] const Machine& machine() const noexcept { return machine_; }
   [[nodiscard]] const EnvironmentReader& environment() const noexcept { return environment_; }
   [[nodiscard]] Start start() const noexcept { return start_; }
-  [[nodiscard]] std::optional<Kind> kind() const noexcept { return kind_; }  ///< of this very step, from the stamp
+  [[nodiscard]] std::optional<launch::Kind> kind() const noexcept {
+    return kind_;
+  }  ///< of this very step, from the stamp
 
   [[nodiscard]] bool has(std::string_view name) const { return environment_(name).has_value(); }
   /// Empty if not set.
@@ -79,7 +81,7 @@ class TaskContext {
   EnvironmentReader environment_;
   Machine machine_;
   Start start_;
-  std::optional<Kind> kind_;
+  std::optional<launch::Kind> kind_;
 };
 
 [[nodiscard]] bool is_loopback(std::string_view host);

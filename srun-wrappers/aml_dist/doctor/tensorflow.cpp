@@ -6,7 +6,7 @@
 #include <set>
 
 #include "aml_dist/doctor/rules.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::doctor {
 namespace {

@@ -2,7 +2,7 @@
 // (torch/distributed/run.py 2.15 and 1.13; accelerate 1.15). All three start one process after another on their node;
 // RANK, WORLD_SIZE and LOCAL_RANK of their own environment they ignore.
 #include "aml_dist/doctor/rules.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::doctor {
 namespace {

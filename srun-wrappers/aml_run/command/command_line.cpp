@@ -4,8 +4,8 @@
 #include <array>
 
 #include "aml_run/command/own_options.hpp"
-#include "core/spec.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
+#include "launch/option/spec.hpp"
 #include "shared/exit_status.hpp"
 
 namespace amldist::run {
@@ -73,11 +73,11 @@ Result<void> read_sets(const std::vector<std::string>& sets, CommandLine& line) 
 
 Result<void> check_kind(CommandLine& line) {
   if (line.kind.empty()) return {};
-  if (is_help(line.kind)) {
+  if (launch::is_help(line.kind)) {
     line.kind_help = true;
     return {};
   }
-  const auto spec = parse_spec(line.kind);
+  const auto spec = launch::parse_spec(line.kind);
   return spec ? Result<void>() : Result<void>(spec.error());
 }
 

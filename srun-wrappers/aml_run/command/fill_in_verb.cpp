@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "aml_run/expressions.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/terminal.hpp"
 

@@ -19,11 +19,11 @@
 #include "aml_run/slurm_job.hpp"
 #include "aml_run/snapshot/snapshot.hpp"
 #include "aml_run/sweep/sweep_verbs.hpp"
-#include "core/spec.hpp"
-#include "core/text.hpp"
-#include "os/child_process.hpp"
-#include "os/environment.hpp"
-#include "os/file_descriptor.hpp"
+#include "base/os/child_process.hpp"
+#include "base/os/environment.hpp"
+#include "base/os/file_descriptor.hpp"
+#include "base/text/text.hpp"
+#include "launch/option/spec.hpp"
 #include "shared/allocation.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
@@ -128,7 +128,7 @@ int answer(std::vector<std::string> words) {
   if (!line) return fail(line.error());
   if (line->help) return print(help_text());
   if (line->version) return print("aml-run " AMLDIST_VERSION "\n");
-  if (line->kind_help) return print(option_help());
+  if (line->kind_help) return print(launch::option_help());
   if (line->list_keys) return print(line->json ? keys_as_json() : keys_as_table());
   const auto context = line->new_job ? Result(commands::JobContext::outside) : commands::find_job_context();
   if (!context) return fail(context.error());

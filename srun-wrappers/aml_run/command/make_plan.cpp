@@ -7,8 +7,8 @@
 
 #include "aml_run/job_shape.hpp"
 #include "aml_run/launch_style.hpp"
-#include "core/spec.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
+#include "launch/option/spec.hpp"
 #include "shared/allocation.hpp"
 #include "shared/shell.hpp"
 
@@ -139,7 +139,7 @@ Result<Plan> finish_plan(const CommandLine& line, Result<Plan> plan, bool as_ste
   }
   plan->setup = line.setup;
   plan->expand = line.expand;
-  const auto spec = plan->option.empty() ? Result<Spec>(Spec{}) : parse_spec(plan->option);
+  const auto spec = plan->option.empty() ? Result<launch::Spec>(launch::Spec{}) : launch::parse_spec(plan->option);
   if (!spec) return spec.error();
   // In an allocation srun takes over what is not said.
   if (line.job_file.empty() && !as_step) complete_shape(*spec, plan->job);

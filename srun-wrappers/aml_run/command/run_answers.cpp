@@ -14,7 +14,7 @@
 #include "aml_run/runs/submit_run.hpp"
 #include "aml_run/slurm_job.hpp"
 #include "aml_run/sweep/sweep_view.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
 #include "shared/terminal.hpp"

@@ -14,7 +14,7 @@
 #include "aml_run/sweep/sweep_file.hpp"
 #include "aml_run/sweep/sweep_script.hpp"
 #include "aml_run/sweep/sweep_store.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"

@@ -3,7 +3,7 @@
 
 #include "aml_run/command/command_line.hpp"
 #include "aml_run/components/component.hpp"
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::run {
 

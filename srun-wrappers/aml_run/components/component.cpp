@@ -10,7 +10,7 @@
 #include "aml_run/components/optional_text.hpp"
 #include "aml_run/job_inputs.hpp"
 #include "aml_run/yaml_reading.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "aml_run/job_inputs.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::run {
 namespace {

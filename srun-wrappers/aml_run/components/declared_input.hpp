@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "aml_run/yaml_tree.hpp"
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::run {
 

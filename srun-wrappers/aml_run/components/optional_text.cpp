@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "aml_run/expressions.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::run {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::run {
 

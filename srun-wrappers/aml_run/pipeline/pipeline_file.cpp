@@ -10,7 +10,7 @@
 #include "aml_run/job_file.hpp"
 #include "aml_run/job_inputs.hpp"
 #include "aml_run/pipeline/job_order.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "shared/shell.hpp"
 
 namespace amldist::run {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::run {
 namespace {

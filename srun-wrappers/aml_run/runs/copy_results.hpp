@@ -6,7 +6,7 @@
 
 #include "aml_run/runs/run.hpp"
 #include "aml_run/slurm_job.hpp"
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::run {
 

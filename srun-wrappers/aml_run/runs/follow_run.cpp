@@ -10,8 +10,8 @@
 #include <set>
 
 #include "aml_run/runs/submit_run.hpp"
-#include "core/text.hpp"
-#include "os/clock.hpp"
+#include "base/text/text.hpp"
+#include "base/time/clock.hpp"
 #include "shared/signals.hpp"
 #include "shared/terminal.hpp"
 

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::run {
 

@@ -6,10 +6,10 @@
 #include <optional>
 
 #include "aml_run/slurm_job.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
-#include "step_messages/job_record.hpp"
+#include "step/messages/job_record.hpp"
 
 namespace amldist::run {
 namespace {
@@ -49,9 +49,9 @@ Result<Queue> read_queue(const Run& run) {
 }
 
 /// What the script of a job wrote down.
-std::optional<JobRecord> read_record(const std::string& path) {
-  const auto text = commands::read_file(path, longest_job_record);
-  return text ? JobRecord::parse(*text) : std::nullopt;
+std::optional<step::JobRecord> read_record(const std::string& path) {
+  const auto text = commands::read_file(path, step::longest_job_record);
+  return text ? step::JobRecord::parse(*text) : std::nullopt;
 }
 
 /// Adds what the record knows: how a job ended, if Slurm has forgotten it, and with which status.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "aml_run/runs/run.hpp"
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::run {
 

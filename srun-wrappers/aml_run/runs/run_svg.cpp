@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "aml_run/runs/run_view.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "shared/svg.hpp"
 
 namespace amldist::run {

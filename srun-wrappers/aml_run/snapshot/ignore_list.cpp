@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::run {
 namespace {

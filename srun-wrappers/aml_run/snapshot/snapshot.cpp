@@ -8,8 +8,8 @@
 #include <filesystem>
 
 #include "aml_run/snapshot/ignore_list.hpp"
-#include "core/text.hpp"
-#include "os/file_descriptor.hpp"
+#include "base/os/file_descriptor.hpp"
+#include "base/text/text.hpp"
 #include "shared/programs.hpp"
 
 namespace amldist::run {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::run {
 

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <optional>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::run {
 namespace {

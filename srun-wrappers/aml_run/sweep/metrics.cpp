@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "shared/programs.hpp"
 
 namespace amldist::run {

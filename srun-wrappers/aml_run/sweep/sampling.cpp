@@ -3,7 +3,7 @@
 #include <array>
 #include <bit>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::run {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "aml_run/sweep/search_space.hpp"
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::run {
 

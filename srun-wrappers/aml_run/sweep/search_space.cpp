@@ -9,7 +9,7 @@
 #include <numbers>
 #include <optional>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "shared/shell.hpp"
 
 namespace amldist::run {

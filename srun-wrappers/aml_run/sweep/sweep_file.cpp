@@ -6,7 +6,7 @@
 #include <span>
 
 #include "aml_run/components/component.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::run {
 namespace {

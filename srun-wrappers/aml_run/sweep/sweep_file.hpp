@@ -11,7 +11,7 @@
 #include "aml_run/sweep/early_termination.hpp"
 #include "aml_run/sweep/sampling.hpp"
 #include "aml_run/yaml_tree.hpp"
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::run {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "aml_run/job_file.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "aml_run/sweep/metrics.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "shared/programs.hpp"
 
 namespace amldist::run {

@@ -18,7 +18,7 @@
 #include "aml_run/runs/run_state.hpp"
 #include "aml_run/sweep/early_termination.hpp"
 #include "aml_run/sweep/sampling.hpp"
-#include "core/result.hpp"
+#include "base/text/result.hpp"
 
 namespace amldist::run {
 

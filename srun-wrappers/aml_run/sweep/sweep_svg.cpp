@@ -6,7 +6,7 @@
 #include <set>
 
 #include "aml_run/sweep/sweep_view.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 #include "shared/svg.hpp"
 
 namespace amldist::run {

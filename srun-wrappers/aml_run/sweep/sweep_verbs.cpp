@@ -14,12 +14,12 @@
 #include "aml_run/slurm_job.hpp"
 #include "aml_run/sweep/metrics.hpp"
 #include "aml_run/sweep/sweep_store.hpp"
-#include "core/text.hpp"
-#include "os/file_descriptor.hpp"
+#include "base/os/file_descriptor.hpp"
+#include "base/text/text.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
 #include "shared/terminal.hpp"
-#include "step_messages/job_record.hpp"
+#include "step/messages/job_record.hpp"
 
 namespace amldist::run {
 namespace {
@@ -59,8 +59,8 @@ int begin_trial(const std::string& folder, std::uint32_t number) {
 }
 
 bool has_ended(const std::string& folder) {
-  const auto text = commands::read_file(folder + "/record", longest_job_record);
-  const auto record = text ? JobRecord::parse(*text) : std::nullopt;
+  const auto text = commands::read_file(folder + "/record", step::longest_job_record);
+  const auto record = text ? step::JobRecord::parse(*text) : std::nullopt;
   return record && record->ended;
 }
 
@@ -104,8 +104,8 @@ WorkState recorded_state(const std::string& folder) {
     work.state = "TERMINATED";
     return work;
   }
-  const auto text = commands::read_file(folder + "/record", longest_job_record);
-  const auto record = text ? JobRecord::parse(*text) : std::nullopt;
+  const auto text = commands::read_file(folder + "/record", step::longest_job_record);
+  const auto record = text ? step::JobRecord::parse(*text) : std::nullopt;
   if (record && record->ended) work.state = *record->ended == 0 ? "COMPLETED" : "FAILED";
   return work;
 }

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "aml_run/runs/run_view.hpp"
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::run {
 namespace {

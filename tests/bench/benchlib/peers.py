@@ -47,7 +47,7 @@ def compile_program(source: pathlib.Path, output: pathlib.Path, *flags: str, com
 
 def own(source: pathlib.Path, build: str, folder: pathlib.Path) -> Program:
     build = pathlib.Path(build).resolve()
-    compile_program(source, folder / "own", f"-I{ROOT}/libdist/include", f"-L{build}/lib", "-lamldist", f"-Wl,-rpath,{build}/lib")
+    compile_program(source, folder / "own", f"-I{ROOT}/libdist/api/include", f"-L{build}/lib", "-lamldist", f"-Wl,-rpath,{build}/lib")
     return Program(folder / "own", (sys.executable, str(ROOT / "tests/collective/launch.py"), "--ranks", "RANKS", "--"))
 
 

@@ -12,7 +12,7 @@
 
 namespace amldist::collective {
 
-Result<void> HierarchicalCollectives::allgather(const std::byte* send, std::byte* recv, const Blocks& blocks,
+Result<void> HierarchicalCollectives::allgather(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                                 std::size_t unit) {
   std::size_t all = 0;
   for (std::size_t r = 0; r < ranks(); ++r) all += blocks.count(r);
@@ -23,10 +23,10 @@ Result<void> HierarchicalCollectives::allgather(const std::byte* send, std::byte
 
 /// Blocks go to the leaders, among the leaders, and back to all ranks. If the result is not in node order, a staging
 /// buffer holds it in node order first.
-Result<void> HierarchicalCollectives::allgather_by_leaders(const std::byte* send, std::byte* recv, const Blocks& blocks,
-                                                           std::size_t unit) {
-  BlockList of_nodes;
-  BlockList own;
+Result<void> HierarchicalCollectives::allgather_by_leaders(const std::byte* send, std::byte* recv,
+                                                           const calls::Blocks& blocks, std::size_t unit) {
+  calls::BlockList of_nodes;
+  calls::BlockList own;
   bool is_in_order = true;
   for (std::size_t n = 0; n < topology_.nodes.size(); ++n) {
     const auto& theirs = topology_.nodes[n];
@@ -58,8 +58,8 @@ Result<void> HierarchicalCollectives::allgather_by_leaders(const std::byte* send
 }
 
 /// Every rank gets the blocks of its peers on the other nodes, then the node's ranks share what they have.
-Result<void> HierarchicalCollectives::allgather_by_rails(const std::byte* send, std::byte* recv, const Blocks& blocks,
-                                                         std::size_t unit) {
+Result<void> HierarchicalCollectives::allgather_by_rails(const std::byte* send, std::byte* recv,
+                                                         const calls::Blocks& blocks, std::size_t unit) {
   if (auto done = exchange_over_rails(send, recv, blocks, unit); !done) return done;
   const auto& here = topology_.own_ranks();
   copy_bytes(recv + blocks.offset(static_cast<std::size_t>(here[topology_.own_index])) * unit, send,
@@ -67,7 +67,7 @@ Result<void> HierarchicalCollectives::allgather_by_rails(const std::byte* send, 
   if (node_ == nullptr) return {};
   for (const auto& theirs : topology_.nodes) {
     for (std::size_t first = 0; first < theirs.size(); first += here.size()) {
-      BlockList shared;
+      calls::BlockList shared;
       for (std::size_t j = first; j < first + here.size(); ++j) {
         const bool is_there = j < theirs.size();
         const auto rank = static_cast<std::size_t>(theirs[is_there ? j : first]);
@@ -82,11 +82,11 @@ Result<void> HierarchicalCollectives::allgather_by_rails(const std::byte* send, 
 
 /// If all nodes have the same number of ranks, peers are the ranks with the same index. Otherwise a rank's block goes,
 /// on each node, to the rank with its index modulo that node's size.
-Result<void> HierarchicalCollectives::exchange_over_rails(const std::byte* send, std::byte* recv, const Blocks& blocks,
-                                                          std::size_t unit) {
+Result<void> HierarchicalCollectives::exchange_over_rails(const std::byte* send, std::byte* recv,
+                                                          const calls::Blocks& blocks, std::size_t unit) {
   const std::size_t index = topology_.own_index;
   if (is_even()) {
-    BlockList of_rail;
+    calls::BlockList of_rail;
     for (const auto& theirs : topology_.nodes) {
       const auto rank = static_cast<std::size_t>(theirs[index]);
       of_rail.add(blocks.count(rank), blocks.offset(rank));

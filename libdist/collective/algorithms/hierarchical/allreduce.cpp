@@ -14,19 +14,19 @@
 
 namespace amldist::collective {
 
-Result<void> HierarchicalCollectives::allreduce(const Reduction& what) {
+Result<void> HierarchicalCollectives::allreduce(const calls::Reduction& what) {
   const auto way = tuning::choose_allreduce(what.count * size_of(what.type), topology_.fewest_on_a_node());
   return way == tuning::Hierarchy::leaders ? allreduce_by_leaders(what) : allreduce_by_rails(what);
 }
 
-Result<void> HierarchicalCollectives::allreduce_by_leaders(const Reduction& what) {
+Result<void> HierarchicalCollectives::allreduce_by_leaders(const calls::Reduction& what) {
   if (node_ != nullptr) {
     if (auto done = node_->reduce(what, 0); !done) return done;
   } else {
     copy_bytes(what.recv, what.send, what.count * size_of(what.type));
   }
   if (leaders_) {
-    Reduction between = what;
+    calls::Reduction between = what;
     between.send = what.recv;
     if (auto done = leaders_->allreduce(between); !done) return done;
   }
@@ -34,7 +34,7 @@ Result<void> HierarchicalCollectives::allreduce_by_leaders(const Reduction& what
 }
 
 /// Each rank of a node all-reduces one slice of the node's sum with its peers on the other nodes.
-Result<void> HierarchicalCollectives::allreduce_by_rails(const Reduction& what) {
+Result<void> HierarchicalCollectives::allreduce_by_rails(const calls::Reduction& what) {
   const std::size_t unit = size_of(what.type);
   const std::size_t rails = topology_.fewest_on_a_node();
   const std::size_t ranks = topology_.own_ranks().size();
@@ -46,9 +46,9 @@ Result<void> HierarchicalCollectives::allreduce_by_rails(const Reduction& what) 
     offsets[r] = std::min(what.count, r * each);
     counts[r] = r < rails ? std::min(what.count, (r + 1) * each) - offsets[r] : 0;
   }
-  const Blocks blocks(counts, offsets);
+  const calls::Blocks blocks(counts, offsets);
   std::byte* const slice = what.recv + offsets[topology_.own_index] * unit;
-  Reduction mine = what;
+  calls::Reduction mine = what;
   mine.recv = slice;
   if (node_ != nullptr) {
     if (auto done = node_->reduce_scatter(mine, blocks); !done) return done;

@@ -13,14 +13,14 @@
 
 namespace amldist::collective {
 
-Result<void> HierarchicalCollectives::alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
-                                               const Blocks& recv_blocks, std::size_t unit) {
+Result<void> HierarchicalCollectives::alltoall(const std::byte* send, const calls::Blocks& send_blocks, std::byte* recv,
+                                               const calls::Blocks& recv_blocks, std::size_t unit) {
   const std::size_t block = send_blocks.are_equal() ? send_blocks.count(0) * unit : SIZE_MAX;
   if (tuning::choose_alltoall(block, ranks(), topology_.most_on_a_node()) == tuning::Hierarchy::leaders) {
     return alltoall_by_leaders(send, recv, block);
   }
-  const BlockList out = blocks_of_node(topology_.own_node, send_blocks);
-  const BlockList in = blocks_of_node(topology_.own_node, recv_blocks);
+  const calls::BlockList out = blocks_of_node(topology_.own_node, send_blocks);
+  const calls::BlockList in = blocks_of_node(topology_.own_node, recv_blocks);
   if (node_ != nullptr) {
     if (auto done = node_->alltoall(send, out.view(), recv, in.view(), unit); !done) return done;
   } else {
@@ -36,11 +36,11 @@ Result<void> HierarchicalCollectives::alltoall_by_leaders(const std::byte* send,
   const std::size_t of_node = topology_.own_ranks().size() * of_rank;
   std::byte* const collected = stage(leaders_ ? 3 * of_node : 0);
   std::byte* const out = leaders_ ? collected + of_node : nullptr;  // only leaders have staging memory
-  if (auto done = gather_in_node(send, collected, Blocks(of_rank), 1, 0); !done) return done;
+  if (auto done = gather_in_node(send, collected, calls::Blocks(of_rank), 1, 0); !done) return done;
   if (leaders_) {
     if (auto done = exchange_bundles(collected, out, out + of_node, block); !done) return done;
   }
-  return scatter_in_node(out, recv, Blocks(of_rank), 1, 0);
+  return scatter_in_node(out, recv, calls::Blocks(of_rank), 1, 0);
 }
 
 /// Exchanges bundles from `collected` (ordered by own rank, then by destination) into `out` (ordered by own rank, then

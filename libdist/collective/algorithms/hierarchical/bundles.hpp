@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "collective/calls/blocks.hpp"
+#include "calls/blocks.hpp"
 #include "collective/kernels/copy_bytes.hpp"
 
 namespace amldist::collective {
@@ -17,7 +17,7 @@ inline std::uint32_t index_of(const std::vector<int>& ranks, int rank) {
 }
 
 /// Whether the blocks of these ranks are contiguous and in order.
-inline bool are_joined(const std::vector<int>& ranks, const Blocks& blocks) {
+inline bool are_joined(const std::vector<int>& ranks, const calls::Blocks& blocks) {
   std::size_t next = blocks.offset(static_cast<std::size_t>(ranks.front()));
   for (const int rank : ranks) {
     if (blocks.offset(static_cast<std::size_t>(rank)) != next) return false;
@@ -27,7 +27,7 @@ inline bool are_joined(const std::vector<int>& ranks, const Blocks& blocks) {
 }
 
 /// Copies the blocks of these ranks into a bundle, or out of one.
-inline void pack(const std::vector<int>& ranks, const std::byte* from, const Blocks& blocks, std::size_t unit,
+inline void pack(const std::vector<int>& ranks, const std::byte* from, const calls::Blocks& blocks, std::size_t unit,
                  std::byte* to) {
   for (const int rank : ranks) {
     const auto r = static_cast<std::size_t>(rank);
@@ -35,7 +35,7 @@ inline void pack(const std::vector<int>& ranks, const std::byte* from, const Blo
     to += blocks.count(r) * unit;
   }
 }
-inline void unpack(const std::vector<int>& ranks, const std::byte* from, std::byte* to, const Blocks& blocks,
+inline void unpack(const std::vector<int>& ranks, const std::byte* from, std::byte* to, const calls::Blocks& blocks,
                    std::size_t unit) {
   for (const int rank : ranks) {
     const auto r = static_cast<std::size_t>(rank);

@@ -9,7 +9,7 @@
 
 namespace amldist::collective {
 
-Result<void> HierarchicalCollectives::gather(const std::byte* send, std::byte* recv, const Blocks& blocks,
+Result<void> HierarchicalCollectives::gather(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                              std::size_t unit, int root) {
   if (blocks.count(0) * unit <= tuning::node_bundle_up_to) return gather_bundles(send, recv, blocks, unit, root);
   const std::size_t home = topology_.node_of(root);
@@ -17,27 +17,27 @@ Result<void> HierarchicalCollectives::gather(const std::byte* send, std::byte* r
     const Message sent = message(root, send, blocks.count(0) * unit);
     return transport_.exchange({&sent, 1}, {}, *watchdog_);
   }
-  const BlockList own = blocks_of_node(home, blocks);
+  const calls::BlockList own = blocks_of_node(home, blocks);
   const std::uint32_t index = index_of(topology_.own_ranks(), root);
   if (auto done = gather_in_node(send, recv, own.view(), unit, index); !done || !is(root)) return done;
   return transport_.exchange({}, blocks_of_others(recv, blocks, unit), *watchdog_);
 }
 
 /// One message from each node, received directly into the result if its place there is contiguous.
-Result<void> HierarchicalCollectives::gather_bundles(const std::byte* send, std::byte* recv, const Blocks& blocks,
-                                                     std::size_t unit, int root) {
+Result<void> HierarchicalCollectives::gather_bundles(const std::byte* send, std::byte* recv,
+                                                     const calls::Blocks& blocks, std::size_t unit, int root) {
   const std::size_t block = blocks.count(0) * unit;
   const std::size_t home = topology_.node_of(root);
   const auto& here = topology_.own_ranks();
   const int agent = agent_of(topology_.own_node, root);
   if (topology_.own_node != home) {
     std::byte* const bundle = stage(here.size() * block);
-    auto done = gather_in_node(send, bundle, Blocks(blocks.count(0)), unit, index_of(here, agent));
+    auto done = gather_in_node(send, bundle, calls::Blocks(blocks.count(0)), unit, index_of(here, agent));
     if (!done || !is(agent)) return done;
     const Message sent = message(root, bundle, here.size() * block);
     return transport_.exchange({&sent, 1}, {}, *watchdog_);
   }
-  const BlockList own = blocks_of_node(home, blocks);
+  const calls::BlockList own = blocks_of_node(home, blocks);
   if (auto done = gather_in_node(send, recv, own.view(), unit, index_of(here, root)); !done || !is(root)) return done;
   const auto receives = bundles_of_others(recv, blocks, unit);
   if (auto done = transport_.exchange({}, receives, *watchdog_); !done) return done;

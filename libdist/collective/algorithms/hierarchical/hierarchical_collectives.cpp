@@ -23,7 +23,7 @@ HierarchicalCollectives::HierarchicalCollectives(const Topology& topology, Trans
   if (topology.own_index < topology.fewest_on_a_node()) rail_.emplace(transport, std::move(rail), kernels);
 }
 
-void HierarchicalCollectives::begin_call(std::uint32_t signature, Watchdog& watchdog) noexcept {
+void HierarchicalCollectives::begin_call(std::uint32_t signature, calls::Watchdog& watchdog) noexcept {
   signature_ = signature;
   watchdog_ = &watchdog;
   if (leaders_) leaders_->begin_call(signature, watchdog);
@@ -60,30 +60,31 @@ std::byte* HierarchicalCollectives::stage(std::size_t bytes) {
   return piece_.data();
 }
 
-BlockList HierarchicalCollectives::blocks_of_node(std::size_t node, const Blocks& blocks) const {
-  BlockList out;
+calls::BlockList HierarchicalCollectives::blocks_of_node(std::size_t node, const calls::Blocks& blocks) const {
+  calls::BlockList out;
   for (const int rank : topology_.nodes[node]) {
     out.add(blocks.count(static_cast<std::size_t>(rank)), blocks.offset(static_cast<std::size_t>(rank)));
   }
   return out;
 }
 
-Result<void> HierarchicalCollectives::gather_in_node(const std::byte* send, std::byte* to, const Blocks& blocks,
+Result<void> HierarchicalCollectives::gather_in_node(const std::byte* send, std::byte* to, const calls::Blocks& blocks,
                                                      std::size_t unit, std::uint32_t index) {
   if (node_ != nullptr) return node_->gather(send, to, blocks, unit, index);
   copy_bytes(to + blocks.offset(0) * unit, send, blocks.count(0) * unit);
   return {};
 }
 
-Result<void> HierarchicalCollectives::scatter_in_node(const std::byte* from, std::byte* recv, const Blocks& blocks,
-                                                      std::size_t unit, std::uint32_t index) {
+Result<void> HierarchicalCollectives::scatter_in_node(const std::byte* from, std::byte* recv,
+                                                      const calls::Blocks& blocks, std::size_t unit,
+                                                      std::uint32_t index) {
   if (node_ != nullptr) return node_->scatter(from, recv, blocks, unit, index);
   copy_bytes(recv, from + blocks.offset(0) * unit, blocks.count(0) * unit);
   return {};
 }
 
 /// Messages with each rank on another node, for its block.
-std::vector<Message> HierarchicalCollectives::blocks_of_others(const std::byte* buffer, const Blocks& blocks,
+std::vector<Message> HierarchicalCollectives::blocks_of_others(const std::byte* buffer, const calls::Blocks& blocks,
                                                                std::size_t unit) const {
   std::vector<Message> out;
   for (std::size_t n = 0; n < topology_.nodes.size(); ++n) {
@@ -98,7 +99,7 @@ std::vector<Message> HierarchicalCollectives::blocks_of_others(const std::byte* 
 
 /// Messages with the leader of each other node, for the equal blocks of all its ranks: directly in the buffer if they
 /// are contiguous there, else in the staging buffer, which the caller must copy to or from.
-std::vector<Message> HierarchicalCollectives::bundles_of_others(const std::byte* buffer, const Blocks& blocks,
+std::vector<Message> HierarchicalCollectives::bundles_of_others(const std::byte* buffer, const calls::Blocks& blocks,
                                                                 std::size_t unit) {
   const std::size_t block = blocks.count(0) * unit;
   const std::byte* staged = stage(ranks() * block);

@@ -21,56 +21,58 @@ class HierarchicalCollectives {
                           PeerCollectives& all, DomainCollectives* node);
 
   /// Like SlotChannel's: messages carry this signature, and waits use this watchdog.
-  void begin_call(std::uint32_t signature, Watchdog& watchdog) noexcept;
+  void begin_call(std::uint32_t signature, calls::Watchdog& watchdog) noexcept;
 
   [[nodiscard]] Result<void> barrier();
-  [[nodiscard]] Result<void> allreduce(const Reduction& what);
-  [[nodiscard]] Result<void> reduce(const Reduction& what, int root);
+  [[nodiscard]] Result<void> allreduce(const calls::Reduction& what);
+  [[nodiscard]] Result<void> reduce(const calls::Reduction& what, int root);
   [[nodiscard]] Result<void> broadcast(std::byte* buffer, std::size_t bytes, int root);
   /// Equal blocks or listed ones, known to all ranks.
-  [[nodiscard]] Result<void> allgather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit);
+  [[nodiscard]] Result<void> allgather(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
+                                       std::size_t unit);
   /// Equal blocks, of `what.count` elements.
-  [[nodiscard]] Result<void> reduce_scatter(const Reduction& what, const Blocks& blocks);
+  [[nodiscard]] Result<void> reduce_scatter(const calls::Reduction& what, const calls::Blocks& blocks);
   /// Equal blocks.
-  [[nodiscard]] Result<void> gather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
-                                    int root);
-  [[nodiscard]] Result<void> scatter(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
-                                     int root);
+  [[nodiscard]] Result<void> gather(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
+                                    std::size_t unit, int root);
+  [[nodiscard]] Result<void> scatter(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
+                                     std::size_t unit, int root);
   /// Equal blocks, or lists of which only the two ranks of a pair know their counts.
-  [[nodiscard]] Result<void> alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
-                                      const Blocks& recv_blocks, std::size_t unit);
+  [[nodiscard]] Result<void> alltoall(const std::byte* send, const calls::Blocks& send_blocks, std::byte* recv,
+                                      const calls::Blocks& recv_blocks, std::size_t unit);
 
  private:
-  [[nodiscard]] Result<void> allreduce_by_leaders(const Reduction& what);
-  [[nodiscard]] Result<void> allreduce_by_rails(const Reduction& what);
-  [[nodiscard]] Result<void> reduce_scatter_piece(const Reduction& what, std::size_t at, std::size_t count);
-  [[nodiscard]] Result<void> reduce_in_node(const Reduction& what, std::size_t at, std::size_t count);
-  [[nodiscard]] Result<void> allgather_by_leaders(const std::byte* send, std::byte* recv, const Blocks& blocks,
+  [[nodiscard]] Result<void> allreduce_by_leaders(const calls::Reduction& what);
+  [[nodiscard]] Result<void> allreduce_by_rails(const calls::Reduction& what);
+  [[nodiscard]] Result<void> reduce_scatter_piece(const calls::Reduction& what, std::size_t at, std::size_t count);
+  [[nodiscard]] Result<void> reduce_in_node(const calls::Reduction& what, std::size_t at, std::size_t count);
+  [[nodiscard]] Result<void> allgather_by_leaders(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                                   std::size_t unit);
-  [[nodiscard]] Result<void> allgather_by_rails(const std::byte* send, std::byte* recv, const Blocks& blocks,
+  [[nodiscard]] Result<void> allgather_by_rails(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                                 std::size_t unit);
-  [[nodiscard]] Result<void> exchange_over_rails(const std::byte* send, std::byte* recv, const Blocks& blocks,
+  [[nodiscard]] Result<void> exchange_over_rails(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                                  std::size_t unit);
-  [[nodiscard]] Result<void> gather_bundles(const std::byte* send, std::byte* recv, const Blocks& blocks,
+  [[nodiscard]] Result<void> gather_bundles(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                             std::size_t unit, int root);
-  [[nodiscard]] Result<void> scatter_bundles(const std::byte* send, std::byte* recv, const Blocks& blocks,
+  [[nodiscard]] Result<void> scatter_bundles(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                              std::size_t unit, int root);
   [[nodiscard]] Result<void> alltoall_by_leaders(const std::byte* send, std::byte* recv, std::size_t block);
   [[nodiscard]] Result<void> exchange_bundles(const std::byte* collected, std::byte* out, std::byte* in,
                                               std::size_t block);
 
   /// Inside the node, or alone: copies the own block to `to`, on the rank with this index on the node.
-  [[nodiscard]] Result<void> gather_in_node(const std::byte* send, std::byte* to, const Blocks& blocks,
+  [[nodiscard]] Result<void> gather_in_node(const std::byte* send, std::byte* to, const calls::Blocks& blocks,
                                             std::size_t unit, std::uint32_t index);
-  [[nodiscard]] Result<void> scatter_in_node(const std::byte* from, std::byte* recv, const Blocks& blocks,
+  [[nodiscard]] Result<void> scatter_in_node(const std::byte* from, std::byte* recv, const calls::Blocks& blocks,
                                              std::size_t unit, std::uint32_t index);
   /// One rank of each node: `agent` on its own node, the leader on the others.
   [[nodiscard]] PeerCollectives agents(int agent);
   [[nodiscard]] int agent_of(std::size_t node, int root) const;
-  [[nodiscard]] BlockList blocks_of_node(std::size_t node, const Blocks& blocks) const;
-  [[nodiscard]] std::vector<Message> blocks_of_others(const std::byte* buffer, const Blocks& blocks,
+  [[nodiscard]] calls::BlockList blocks_of_node(std::size_t node, const calls::Blocks& blocks) const;
+  [[nodiscard]] std::vector<Message> blocks_of_others(const std::byte* buffer, const calls::Blocks& blocks,
                                                       std::size_t unit) const;
-  [[nodiscard]] std::vector<Message> bundles_of_others(const std::byte* buffer, const Blocks& blocks, std::size_t unit);
+  [[nodiscard]] std::vector<Message> bundles_of_others(const std::byte* buffer, const calls::Blocks& blocks,
+                                                       std::size_t unit);
   [[nodiscard]] Message message(int rank, const std::byte* data, std::size_t bytes) const;
   [[nodiscard]] std::size_t ranks() const;
   /// The other node's ranks whose sums this rank computes: one, or a few if this node has fewer ranks.
@@ -88,7 +90,7 @@ class HierarchicalCollectives {
   std::optional<PeerCollectives> leaders_;  ///< the leaders; set on leaders only
   std::optional<PeerCollectives> rail_;     ///< the ranks with this rank's index, one of each node
   std::uint32_t signature_ = 0;
-  Watchdog* watchdog_ = nullptr;
+  calls::Watchdog* watchdog_ = nullptr;
   std::vector<std::byte> piece_;  ///< at most a few MiB, whatever the message
 };
 

@@ -9,7 +9,7 @@
 
 namespace amldist::collective {
 
-Result<void> HierarchicalCollectives::reduce(const Reduction& what, int root) {
+Result<void> HierarchicalCollectives::reduce(const calls::Reduction& what, int root) {
   const std::size_t unit = size_of(what.type);
   const bool is_root = is(root);
   PeerCollectives between = agents(root);
@@ -17,7 +17,7 @@ Result<void> HierarchicalCollectives::reduce(const Reduction& what, int root) {
   const bool is_agent = is(agent);
   const std::size_t most = tuning::longest_segment / unit;
   for (std::size_t at = 0; at < what.count; at += most) {
-    Reduction part = what;
+    calls::Reduction part = what;
     part.count = std::min(most, what.count - at);
     part.send = what.send + at * unit;
     if (!is_root && piece_.size() < part.count * unit) piece_.resize(part.count * unit);

@@ -14,11 +14,11 @@
 
 namespace amldist::collective {
 
-Result<void> HierarchicalCollectives::reduce_scatter(const Reduction& what, const Blocks& blocks) {
+Result<void> HierarchicalCollectives::reduce_scatter(const calls::Reduction& what, const calls::Blocks& blocks) {
   if (blocks.are_listed()) return all_.reduce_scatter(what, blocks);
   const std::size_t unit = size_of(what.type);
   if (tuning::choose_reduce_scatter(what.count * ranks() * unit) == tuning::Hierarchy::leaders) {
-    Reduction whole = what;
+    calls::Reduction whole = what;
     whole.count = what.count * ranks();
     whole.recv = stage(whole.count * unit);
     if (auto done = allreduce_by_leaders(whole); !done) return done;
@@ -36,7 +36,8 @@ Result<void> HierarchicalCollectives::reduce_scatter(const Reduction& what, cons
 
 /// Elements at..at+count of every block: this rank computes its node's sums of its peers' blocks; then each rank takes
 /// the sums of its own block from its peers.
-Result<void> HierarchicalCollectives::reduce_scatter_piece(const Reduction& what, std::size_t at, std::size_t count) {
+Result<void> HierarchicalCollectives::reduce_scatter_piece(const calls::Reduction& what, std::size_t at,
+                                                           std::size_t count) {
   const std::size_t bytes = count * size_of(what.type);
   const std::size_t nodes = topology_.nodes.size();
   const std::size_t here = topology_.own_ranks().size();
@@ -67,14 +68,14 @@ Result<void> HierarchicalCollectives::reduce_scatter_piece(const Reduction& what
 
 /// The node's sums of these elements of every block, each on the rank that has it as its share, at the start of the
 /// staging buffer.
-Result<void> HierarchicalCollectives::reduce_in_node(const Reduction& what, std::size_t at, std::size_t count) {
+Result<void> HierarchicalCollectives::reduce_in_node(const calls::Reduction& what, std::size_t at, std::size_t count) {
   const std::size_t unit = size_of(what.type);
   const std::size_t here = topology_.own_ranks().size();
-  Reduction in_node = what;
+  calls::Reduction in_node = what;
   in_node.recv = piece_.data();
   for (const auto& theirs : topology_.nodes) {
     for (std::size_t first = 0; first < theirs.size(); first += here) {
-      BlockList blocks;
+      calls::BlockList blocks;
       for (std::size_t j = first; j < first + here; ++j) {
         const bool is_there = j < theirs.size();
         blocks.add(is_there ? count : 0, is_there ? static_cast<std::size_t>(theirs[j]) * what.count + at : 0);

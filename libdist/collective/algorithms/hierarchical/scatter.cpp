@@ -9,7 +9,7 @@
 
 namespace amldist::collective {
 
-Result<void> HierarchicalCollectives::scatter(const std::byte* send, std::byte* recv, const Blocks& blocks,
+Result<void> HierarchicalCollectives::scatter(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                               std::size_t unit, int root) {
   if (blocks.count(0) * unit <= tuning::node_bundle_up_to) return scatter_bundles(send, recv, blocks, unit, root);
   const std::size_t home = topology_.node_of(root);
@@ -20,12 +20,12 @@ Result<void> HierarchicalCollectives::scatter(const std::byte* send, std::byte* 
   if (is(root)) {
     if (auto done = transport_.exchange(blocks_of_others(send, blocks, unit), {}, *watchdog_); !done) return done;
   }
-  const BlockList own = blocks_of_node(home, blocks);
+  const calls::BlockList own = blocks_of_node(home, blocks);
   return scatter_in_node(send, recv, own.view(), unit, index_of(topology_.own_ranks(), root));
 }
 
-Result<void> HierarchicalCollectives::scatter_bundles(const std::byte* send, std::byte* recv, const Blocks& blocks,
-                                                      std::size_t unit, int root) {
+Result<void> HierarchicalCollectives::scatter_bundles(const std::byte* send, std::byte* recv,
+                                                      const calls::Blocks& blocks, std::size_t unit, int root) {
   const std::size_t block = blocks.count(0) * unit;
   const std::size_t home = topology_.node_of(root);
   const auto& here = topology_.own_ranks();
@@ -36,7 +36,7 @@ Result<void> HierarchicalCollectives::scatter_bundles(const std::byte* send, std
       const Message received = message(root, bundle, here.size() * block);
       if (auto done = transport_.exchange({}, {&received, 1}, *watchdog_); !done) return done;
     }
-    return scatter_in_node(bundle, recv, Blocks(blocks.count(0)), unit, index_of(here, agent));
+    return scatter_in_node(bundle, recv, calls::Blocks(blocks.count(0)), unit, index_of(here, agent));
   }
   if (is(root)) {
     const auto sends = bundles_of_others(send, blocks, unit);
@@ -46,7 +46,7 @@ Result<void> HierarchicalCollectives::scatter_bundles(const std::byte* send, std
     }
     if (auto done = transport_.exchange(sends, {}, *watchdog_); !done) return done;
   }
-  const BlockList own = blocks_of_node(home, blocks);
+  const calls::BlockList own = blocks_of_node(home, blocks);
   return scatter_in_node(send, recv, own.view(), unit, index_of(here, root));
 }
 

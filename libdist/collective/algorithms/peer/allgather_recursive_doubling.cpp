@@ -6,7 +6,8 @@
 
 namespace amldist::collective {
 
-Result<void> PeerCollectives::allgather_recursive_doubling(std::byte* recv, const Blocks& blocks, std::size_t unit) {
+Result<void> PeerCollectives::allgather_recursive_doubling(std::byte* recv, const calls::Blocks& blocks,
+                                                           std::size_t unit) {
   for (std::size_t distance = 1; distance < group_.size(); distance *= 2) {
     const std::size_t mine = group_.own & ~(distance - 1);  // first of the blocks that this rank has
     const std::size_t theirs = mine ^ distance;

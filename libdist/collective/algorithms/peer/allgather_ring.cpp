@@ -6,7 +6,7 @@
 
 namespace amldist::collective {
 
-Result<void> PeerCollectives::allgather_ring(std::byte* recv, const Blocks& blocks, std::size_t unit) {
+Result<void> PeerCollectives::allgather_ring(std::byte* recv, const calls::Blocks& blocks, std::size_t unit) {
   const std::size_t size = group_.size();
   const auto place = [&](std::size_t r) { return recv + blocks.offset(r) * unit; };
   for (std::size_t step = 0; step + 1 < size; ++step) {

@@ -9,7 +9,7 @@
 
 namespace amldist::collective {
 
-Result<void> PeerCollectives::allreduce_direct(const Reduction& what) {
+Result<void> PeerCollectives::allreduce_direct(const calls::Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   const std::size_t size = group_.size();
   std::array<Message, tuning::most_ranks_direct> sends;

@@ -11,7 +11,7 @@
 
 namespace amldist::collective {
 
-Result<void> PeerCollectives::allreduce_rabenseifner(const Reduction& what) {
+Result<void> PeerCollectives::allreduce_rabenseifner(const calls::Reduction& what) {
   const std::size_t unit = size_of(what.type);
   const std::size_t own = group_.own;
   struct Range {

@@ -9,7 +9,7 @@
 
 namespace amldist::collective {
 
-Result<void> PeerCollectives::allreduce_recursive_doubling(const Reduction& what) {
+Result<void> PeerCollectives::allreduce_recursive_doubling(const calls::Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   const std::size_t core = std::bit_floor(group_.size());
   const std::size_t own = group_.own;

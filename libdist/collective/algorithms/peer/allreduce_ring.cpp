@@ -9,7 +9,7 @@
 
 namespace amldist::collective {
 
-Result<void> PeerCollectives::allreduce_ring(const Reduction& what) {
+Result<void> PeerCollectives::allreduce_ring(const calls::Reduction& what) {
   const std::size_t unit = size_of(what.type);
   const std::size_t size = group_.size();
   const std::size_t next = (group_.own + 1) % size;

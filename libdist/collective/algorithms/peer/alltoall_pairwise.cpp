@@ -13,8 +13,8 @@
 
 namespace amldist::collective {
 
-Result<void> PeerCollectives::alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
-                                       const Blocks& recv_blocks, std::size_t unit) {
+Result<void> PeerCollectives::alltoall(const std::byte* send, const calls::Blocks& send_blocks, std::byte* recv,
+                                       const calls::Blocks& recv_blocks, std::size_t unit) {
   copy_bytes(block_of(recv, recv_blocks, group_.own, unit), block_of(send, send_blocks, group_.own, unit),
              send_blocks.count(group_.own) * unit);
   const int own = group_.ranks[group_.own];
@@ -22,8 +22,8 @@ Result<void> PeerCollectives::alltoall(const std::byte* send, const Blocks& send
 }
 
 Result<void> PeerCollectives::alltoall_beyond(std::span<const int> done, const std::byte* send,
-                                              const Blocks& send_blocks, std::byte* recv, const Blocks& recv_blocks,
-                                              std::size_t unit) {
+                                              const calls::Blocks& send_blocks, std::byte* recv,
+                                              const calls::Blocks& recv_blocks, std::size_t unit) {
   const auto is_left = [&](std::size_t r) { return !std::ranges::binary_search(done, group_.ranks[r]); };
   // Lists have other places for what is sent, even where both begin at the same address.
   if (send == recv && send_blocks.are_equal()) {

@@ -8,7 +8,7 @@
 
 namespace amldist::collective {
 
-Result<void> PeerCollectives::gather(const std::byte* send_buffer, std::byte* recv, const Blocks& blocks,
+Result<void> PeerCollectives::gather(const std::byte* send_buffer, std::byte* recv, const calls::Blocks& blocks,
                                      std::size_t unit, std::size_t root) {
   if (group_.own != root) return send(root, send_buffer, blocks.count(group_.own) * unit);
   std::vector<Message> receives;

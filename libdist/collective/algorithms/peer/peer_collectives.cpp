@@ -49,7 +49,7 @@ std::byte* PeerCollectives::scratch(std::size_t bytes) {
 }
 
 void PeerCollectives::combine(std::byte* into, const std::byte* mine, const std::byte* other, std::size_t count,
-                              const Reduction& what, bool other_first) const {
+                              const calls::Reduction& what, bool other_first) const {
   if (count == 0) return;
   const void* const sources[2] = {other_first ? other : mine, other_first ? mine : other};
   kernels_.fold({into, nullptr, sources, 2, count, 1, Store::cached}, what.type, sum_for_average(what.op));
@@ -57,7 +57,7 @@ void PeerCollectives::combine(std::byte* into, const std::byte* mine, const std:
 
 Result<void> PeerCollectives::swap_and_combine(std::size_t to, const std::byte* out, std::size_t out_count,
                                                std::size_t from, const std::byte* mine, std::byte* into,
-                                               std::size_t in_count, const Reduction& what, bool other_first) {
+                                               std::size_t in_count, const calls::Reduction& what, bool other_first) {
   const std::size_t unit = size_of(what.type);
   std::byte* const other = scratch(in_count * unit);
   sends_.clear();
@@ -70,7 +70,7 @@ Result<void> PeerCollectives::swap_and_combine(std::size_t to, const std::byte* 
   });
 }
 
-Result<void> PeerCollectives::allreduce(const Reduction& what) {
+Result<void> PeerCollectives::allreduce(const calls::Reduction& what) {
   const std::size_t unit = size_of(what.type);
   const std::size_t bytes = what.count * unit;
   const std::size_t size = group_.size();
@@ -84,7 +84,7 @@ Result<void> PeerCollectives::allreduce(const Reduction& what) {
   const bool halves = algorithm == tuning::PeerAllreduce::rabenseifner;
   const std::size_t most = halves ? tuning::rabenseifner_segment / unit : tuning::longest_segment / unit * size;
   for (std::size_t at = 0; at < what.count; at += most) {
-    Reduction part = what;
+    calls::Reduction part = what;
     part.count = std::min(most, what.count - at);
     part.send += at * unit;
     part.recv += at * unit;
@@ -93,7 +93,7 @@ Result<void> PeerCollectives::allreduce(const Reduction& what) {
   return {};
 }
 
-Result<void> PeerCollectives::allgather(const std::byte* send_buffer, std::byte* recv, const Blocks& blocks,
+Result<void> PeerCollectives::allgather(const std::byte* send_buffer, std::byte* recv, const calls::Blocks& blocks,
                                         std::size_t unit) {
   copy_bytes(recv + blocks.offset(group_.own) * unit, send_buffer, blocks.count(group_.own) * unit);
   std::size_t all = 0;

@@ -10,7 +10,7 @@
 
 namespace amldist::collective {
 
-Result<void> PeerCollectives::reduce(const Reduction& what, std::size_t root) {
+Result<void> PeerCollectives::reduce(const calls::Reduction& what, std::size_t root) {
   const std::size_t unit = size_of(what.type);
   const std::size_t size = group_.size();
   const std::size_t own = (group_.own + size - root) % size;

@@ -10,7 +10,7 @@
 
 namespace amldist::collective {
 
-Result<void> PeerCollectives::reduce_scatter(const Reduction& what, const Blocks& blocks) {
+Result<void> PeerCollectives::reduce_scatter(const calls::Reduction& what, const calls::Blocks& blocks) {
   const std::size_t unit = size_of(what.type);
   const std::size_t size = group_.size();
   std::size_t longest = 0;

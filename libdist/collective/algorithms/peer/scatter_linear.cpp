@@ -8,7 +8,7 @@
 
 namespace amldist::collective {
 
-Result<void> PeerCollectives::scatter(const std::byte* send_buffer, std::byte* recv, const Blocks& blocks,
+Result<void> PeerCollectives::scatter(const std::byte* send_buffer, std::byte* recv, const calls::Blocks& blocks,
                                       std::size_t unit, std::size_t root) {
   if (group_.own != root) return receive(root, recv, blocks.count(group_.own) * unit);
   std::vector<Message> sends;

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "collective/calls/call.hpp"
-#include "core/result.hpp"
+#include "base/text/result.hpp"
+#include "calls/call.hpp"
 
 namespace amldist::collective {
 
@@ -20,7 +20,7 @@ class CallObserver {
   CallObserver& operator=(const CallObserver&) = delete;
 
   /// `call` has its sequence number. `began`: when, in ticks of TickClock.
-  [[nodiscard]] virtual Ticket begin(const Call& call, std::uint64_t began) = 0;
+  [[nodiscard]] virtual Ticket begin(const calls::Call& call, std::uint64_t began) = 0;
   virtual void complete(Ticket ticket) = 0;
   virtual void fail(Ticket ticket, const Error& error) = 0;
 

@@ -2,7 +2,7 @@
 
 namespace amldist::collective {
 
-void CallRecorder::add(const CommWatch& watch, std::string_view name, std::uint32_t parent) {
+void CallRecorder::add(const world::CommWatch& watch, std::string_view name, std::uint32_t parent) {
   if (process_.recorder == nullptr) return;
   const std::vector<std::uint32_t> ranks = process_.in_step(watch.members());
   slot_ = process_.recorder->add_communicator(

@@ -14,10 +14,10 @@ class CallRecorder final : public CallObserver {
 
   /// Gives the communicator a line in the process's recorder, where there is one. Before the first call. `parent`: the
   /// line of the one that it comes from.
-  void add(const CommWatch& watch, std::string_view name = {}, std::uint32_t parent = 0);
+  void add(const world::CommWatch& watch, std::string_view name = {}, std::uint32_t parent = 0);
   [[nodiscard]] std::uint32_t communicator() const noexcept { return slot_; }
 
-  [[nodiscard]] Ticket begin(const Call& call, std::uint64_t began) override {
+  [[nodiscard]] Ticket begin(const calls::Call& call, std::uint64_t began) override {
     const bool has_peer = has_root(call.operation) || is_point_to_point(call.operation);
     if (recorder_ == nullptr) return 0;
     return recorder_->begin({call.operation, call.type, call.redop, slot_, call.sequence,
@@ -35,7 +35,7 @@ class CallRecorder final : public CallObserver {
 
  private:
   Process& process_;
-  FlightRecorder* recorder_ = nullptr;
+  trace::FlightRecorder* recorder_ = nullptr;
   std::uint32_t slot_ = 0;
 };
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <thread>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::collective {
 
@@ -59,7 +59,7 @@ Result<void> CallWatchdog::with_cause(Result<void> result) {
   return diagnosis ? *diagnosis : result;
 }
 
-Error CallWatchdog::find_out(const DiagnosisTrigger& trigger) {
+Error CallWatchdog::find_out(const world::DiagnosisTrigger& trigger) {
   return context_.channel().find_out(context_.shared_watch(), trigger, context_.timeout());
 }
 

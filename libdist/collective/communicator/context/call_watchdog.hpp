@@ -5,17 +5,17 @@
 #include <string_view>
 #include <vector>
 
+#include "base/time/observed_time.hpp"
 #include "collective/communicator/context/comm_context.hpp"
 #include "collective/communicator/context/interrupt.hpp"
 #include "collective/communicator/context/progress_hook.hpp"
-#include "os/observed_time.hpp"
 
 namespace amldist::collective {
 
 /// One per call, used by the thread that runs the call. The deadline counts from the first look, a few microseconds
 /// after the call began: calls that do not wait never read the clock. It counts only the time in which this process
 /// could look: a job that is stopped and continued (scontrol suspend) has what was left of its time.
-class CallWatchdog final : public Watchdog {
+class CallWatchdog final : public calls::Watchdog {
  public:
   /// `hook` is driven while the call waits; nullptr: nothing is. `is_awaited`: whether a thread of the program waits
   /// for the call; nullptr: one does.
@@ -45,7 +45,7 @@ class CallWatchdog final : public Watchdog {
     Clock::time_point since;
   };
 
-  [[nodiscard]] Error find_out(const DiagnosisTrigger& trigger);
+  [[nodiscard]] Error find_out(const world::DiagnosisTrigger& trigger);
   [[nodiscard]] bool is_gone_for_good(int rank);
   [[nodiscard]] bool is_gone(int rank) const;
   [[nodiscard]] bool is_late();

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "collective/control/control_channel.hpp"
+#include "world/control/control_channel.hpp"
 
 namespace amldist::collective {
 
@@ -16,12 +16,12 @@ using std::chrono::milliseconds;
 /// Thread-safe: the program's thread, the progress thread and the thread that watches device calls share it.
 class CommContext {
  public:
-  CommContext(ControlChannel& channel, std::shared_ptr<CommWatch> watch, milliseconds timeout)
+  CommContext(world::ControlChannel& channel, std::shared_ptr<world::CommWatch> watch, milliseconds timeout)
       : channel_(channel), watch_(std::move(watch)), timeout_(timeout.count()) {}
 
-  [[nodiscard]] ControlChannel& channel() const noexcept { return channel_; }
-  [[nodiscard]] CommWatch& watch() const noexcept { return *watch_; }
-  [[nodiscard]] const std::shared_ptr<CommWatch>& shared_watch() const noexcept { return watch_; }
+  [[nodiscard]] world::ControlChannel& channel() const noexcept { return channel_; }
+  [[nodiscard]] world::CommWatch& watch() const noexcept { return *watch_; }
+  [[nodiscard]] const std::shared_ptr<world::CommWatch>& shared_watch() const noexcept { return watch_; }
 
   [[nodiscard]] std::uint32_t rank() const noexcept { return watch_->rank(); }
   [[nodiscard]] std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(watch_->members().size()); }
@@ -47,8 +47,8 @@ class CommContext {
   }
 
  private:
-  ControlChannel& channel_;
-  const std::shared_ptr<CommWatch> watch_;
+  world::ControlChannel& channel_;
+  const std::shared_ptr<world::CommWatch> watch_;
   std::atomic<milliseconds::rep> timeout_;
 };
 

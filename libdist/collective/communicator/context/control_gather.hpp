@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "collective/calls/exchange.hpp"
+#include "calls/exchange.hpp"
 #include "collective/communicator/context/comm_context.hpp"
 
 namespace amldist::collective {
@@ -15,10 +15,10 @@ class ControlGather {
   explicit ControlGather(CommContext& context) : context_(context) {}
 
   /// Every rank's piece, or those of this node's ranks; collective over the communicator.
-  [[nodiscard]] Result<Pieces> gather_all(std::string piece, Watchdog& watchdog,
-                                          GatherScope scope = GatherScope::everybody) {
+  [[nodiscard]] Result<calls::Pieces> gather_all(std::string piece, calls::Watchdog& watchdog,
+                                                 calls::GatherScope scope = calls::GatherScope::everybody) {
     if (context_.size() == 1) {
-      Pieces own;
+      calls::Pieces own;
       own.add({0, 1, std::move(piece)});
       return own;
     }
@@ -33,9 +33,9 @@ class ControlGather {
 };
 
 /// The same as an Exchange, for the length of one call. The watchdog has the deadline.
-class ControlExchange final : public Exchange {
+class ControlExchange final : public calls::Exchange {
  public:
-  ControlExchange(ControlGather& gather, Watchdog& watchdog) : gather_(gather), watchdog_(watchdog) {}
+  ControlExchange(ControlGather& gather, calls::Watchdog& watchdog) : gather_(gather), watchdog_(watchdog) {}
   [[nodiscard]] int rank() const noexcept override { return static_cast<int>(gather_.context().rank()); }
   [[nodiscard]] int size() const noexcept override { return static_cast<int>(gather_.context().size()); }
   [[nodiscard]] Result<std::vector<std::string>> gather_all(std::string piece,
@@ -47,7 +47,7 @@ class ControlExchange final : public Exchange {
 
  private:
   ControlGather& gather_;
-  Watchdog& watchdog_;
+  calls::Watchdog& watchdog_;
 };
 
 }  // namespace amldist::collective

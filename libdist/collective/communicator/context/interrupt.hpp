@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "os/clock.hpp"
+#include "base/time/clock.hpp"
 
 namespace amldist::collective {
 

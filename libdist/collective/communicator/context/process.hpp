@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "collective/control/control_channel.hpp"
+#include "base/os/fork_guard.hpp"
+#include "base/time/tick_clock.hpp"
 #include "collective/gpu/cuda_driver.hpp"
-#include "collective/mpi/mpi_session.hpp"
-#include "core/settings.hpp"
-#include "os/fork_guard.hpp"
-#include "os/tick_clock.hpp"
-#include "recorder/process_recorder.hpp"
+#include "collective/settings.hpp"
+#include "trace/record/process_recorder.hpp"
+#include "world/control/control_channel.hpp"
+#include "world/mpi/mpi_session.hpp"
 
 namespace amldist::collective {
 
@@ -23,13 +23,13 @@ namespace amldist::collective {
 struct Process {
   Settings settings;
   ForkGuard fork_guard;
-  std::shared_ptr<ProcessRecorder> recorder;  ///< nullptr: there is none
-  std::vector<std::uint32_t> step_ranks;      ///< of the world's ranks, in the step that the recorder is of
+  std::shared_ptr<trace::ProcessRecorder> recorder;  ///< nullptr: there is none
+  std::vector<std::uint32_t> step_ranks;             ///< of the world's ranks, in the step that the recorder is of
   CudaProbe cuda;
   TickClock ticks;
   std::string trace;  ///< for people: where the recorder is, or why there is none
-  std::unique_ptr<ControlChannel> channel;
-  std::unique_ptr<MpiSession> mpi;  ///< nullptr: this process does not use MPI
+  std::unique_ptr<world::ControlChannel> channel;
+  std::unique_ptr<world::MpiSession> mpi;  ///< nullptr: this process does not use MPI
 
   /// Ranks of the world as ranks of the step.
   [[nodiscard]] std::vector<std::uint32_t> in_step(std::span<const std::uint32_t> members) const {

@@ -2,10 +2,10 @@
 
 namespace amldist::collective {
 
-Error RefusedCalls::refuse(const Call& late, std::uint64_t now) {
+Error RefusedCalls::refuse(const calls::Call& late, std::uint64_t now) {
   const Error reason = *context_.watch().diagnosis();
   if (!has_refused_.exchange(true)) {
-    Call call = late;
+    calls::Call call = late;
     call.sequence = numbers_.peek(late);
     observer_.fail(observer_.begin(call, now), reason);
   }

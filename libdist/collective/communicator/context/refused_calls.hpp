@@ -17,7 +17,7 @@ class RefusedCalls {
 
   /// The error for a call on a lost communicator. The observer hears of the first one: who reads the flight recorder of
   /// a process that ended because of it sees that another rank's end was the cause. `now` in ticks of TickClock.
-  [[nodiscard]] Error refuse(const Call& late, std::uint64_t now);
+  [[nodiscard]] Error refuse(const calls::Call& late, std::uint64_t now);
 
  private:
   CommContext& context_;

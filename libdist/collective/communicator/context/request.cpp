@@ -6,9 +6,9 @@
 
 namespace amldist::collective {
 
-Request::Request(std::vector<Call> calls, Progress progress)
+Request::Request(std::vector<calls::Call> calls, Progress progress)
     : calls_(std::move(calls)), progress_(std::move(progress)) {
-  Call& call = calls_.front();
+  calls::Call& call = calls_.front();
   std::span<const std::size_t>* const spans[4] = {&call.send_counts, &call.send_offsets, &call.recv_counts,
                                                   &call.recv_offsets};
   for (std::size_t i = 0; i < 4; ++i) {

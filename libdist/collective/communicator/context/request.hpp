@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "collective/calls/call.hpp"
-#include "core/result.hpp"
+#include "base/text/result.hpp"
+#include "calls/call.hpp"
 
 namespace amldist::collective {
 
@@ -28,10 +28,10 @@ class Request {
   using Progress = std::function<void(const Request& request, ProgressUntil until)>;
 
   /// Takes the calls, at least one; where it is only one, with copies of the lists of counts that it points to.
-  Request(std::vector<Call> calls, Progress progress);
+  Request(std::vector<calls::Call> calls, Progress progress);
 
-  [[nodiscard]] const std::vector<Call>& calls() const noexcept { return calls_; }
-  [[nodiscard]] const Call& first() const noexcept { return calls_.front(); }
+  [[nodiscard]] const std::vector<calls::Call>& calls() const noexcept { return calls_; }
+  [[nodiscard]] const calls::Call& first() const noexcept { return calls_.front(); }
   /// Also in its own completion: only other threads wait for the end of that.
   [[nodiscard]] bool is_done() const noexcept {
     return done_.load(std::memory_order_acquire) ||
@@ -55,7 +55,7 @@ class Request {
  private:
   void be_done();  ///< with the lock held
 
-  std::vector<Call> calls_;
+  std::vector<calls::Call> calls_;
   Progress progress_;
   std::vector<std::size_t> lists_[4];
   Result<void> result_;

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "collective/calls/call.hpp"
+#include "calls/call.hpp"
 
 namespace amldist::collective {
 
@@ -17,14 +17,14 @@ class SequenceNumbers {
   explicit SequenceNumbers(std::size_t ranks) : sent_(ranks) {}
 
   /// The number of the call that begins now. `on_device`: its buffers are a GPU's.
-  std::uint64_t next(const Call& call, bool on_device) noexcept {
+  std::uint64_t next(const calls::Call& call, bool on_device) noexcept {
     if (!is_point_to_point(call.operation)) return ++collectives_;
-    if (!on_device && call.operation == Operation::send) ++sent_[static_cast<std::size_t>(call.root)];
-    if (!on_device && call.operation == Operation::recv) ++received_;
+    if (!on_device && call.operation == calls::Operation::send) ++sent_[static_cast<std::size_t>(call.root)];
+    if (!on_device && call.operation == calls::Operation::recv) ++received_;
     return ++messages_;
   }
   /// The number of a call that will not begin.
-  [[nodiscard]] std::uint64_t peek(const Call& call) const noexcept {
+  [[nodiscard]] std::uint64_t peek(const calls::Call& call) const noexcept {
     return (is_point_to_point(call.operation) ? messages_ : collectives_) + 1;
   }
   /// Of the last collective.

@@ -13,12 +13,12 @@ Result<void> DeviceCalls::open(int device, CallWatchdog& watchdog) {
   return {};
 }
 
-Result<void> DeviceCalls::run(int device, const Call& call, CallWatchdog& watchdog) {
+Result<void> DeviceCalls::run(int device, const calls::Call& call, CallWatchdog& watchdog) {
   if (auto opened = open(device, watchdog); !opened) return opened;
   return watchdog.with_cause(backend_->run(call, watchdog));
 }
 
-Result<void> DeviceCalls::run_group(int device, std::span<const Call> messages, CallWatchdog& watchdog) {
+Result<void> DeviceCalls::run_group(int device, std::span<const calls::Call> messages, CallWatchdog& watchdog) {
   if (auto opened = open(device, watchdog); !opened) return opened;
   return watchdog.with_cause(backend_->run_group(messages, watchdog));
 }

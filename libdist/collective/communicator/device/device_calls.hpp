@@ -6,9 +6,9 @@
 #include <span>
 #include <string>
 
+#include "base/time/tick_clock.hpp"
 #include "collective/communicator/context/control_gather.hpp"
 #include "collective/communicator/device/pending_device_calls.hpp"
-#include "os/tick_clock.hpp"
 
 namespace amldist::collective {
 
@@ -20,7 +20,7 @@ class DeviceCalls {
       : context_(context), gather_(gather), observer_(observer), cuda_(cuda), nccl_library_(nccl_library) {}
 
   /// Where the call's data lies; nullptr: it has none. Calls with uneven parts have no count.
-  [[nodiscard]] static const void* buffer_of(const Call& call) noexcept {
+  [[nodiscard]] static const void* buffer_of(const calls::Call& call) noexcept {
     if (call.count == 0 && call.send_counts.empty() && call.recv_counts.empty()) return nullptr;
     return call.send != nullptr ? call.send : call.recv;
   }
@@ -29,18 +29,18 @@ class DeviceCalls {
   /// The GPU that the call's buffers belong to; no_device: the host's memory. `now` in ticks, which are at least as
   /// many as nanoseconds, so that the probe looks a little more often than it must. (GCC writes one byte of an optional
   /// here and reads all of it at once; that takes 4 ns of each call.)
-  [[nodiscard]] int device_of(const Call& call, std::uint64_t now) const {
+  [[nodiscard]] int device_of(const calls::Call& call, std::uint64_t now) const {
     const CudaDriver* const driver = cuda_.look(now);
     const void* const buffer = driver == nullptr ? nullptr : buffer_of(call);
     return buffer == nullptr ? no_device : collective::device_of(*driver, buffer).value_or(no_device);
   }
 
   /// Enqueues a call on call.stream. Collective for the first one: it opens NCCL on all ranks.
-  [[nodiscard]] Result<void> run(int device, const Call& call, CallWatchdog& watchdog);
+  [[nodiscard]] Result<void> run(int device, const calls::Call& call, CallWatchdog& watchdog);
   /// Sends and receives as one.
-  [[nodiscard]] Result<void> run_group(int device, std::span<const Call> messages, CallWatchdog& watchdog);
+  [[nodiscard]] Result<void> run_group(int device, std::span<const calls::Call> messages, CallWatchdog& watchdog);
   /// Watches a call that was enqueued, and tells the observer of its end.
-  void watch(const Call& call, CallObserver::Ticket ticket) { pending_->add(call, ticket); }
+  void watch(const calls::Call& call, CallObserver::Ticket ticket) { pending_->add(call, ticket); }
 
   /// Until the stream has done what was enqueued.
   [[nodiscard]] Result<void> synchronize(void* stream, CallWatchdog& watchdog);

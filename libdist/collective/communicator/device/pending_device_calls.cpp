@@ -1,6 +1,6 @@
 #include "collective/communicator/device/pending_device_calls.hpp"
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -47,7 +47,7 @@ bool PendingDeviceCalls::record_event(Event& event, void* stream) const {
   return driver_.event_record(event, stream) == success;
 }
 
-void PendingDeviceCalls::add(const Call& call, CallObserver::Ticket ticket) {
+void PendingDeviceCalls::add(const calls::Call& call, CallObserver::Ticket ticket) {
   const std::uint64_t number = begun_.load(std::memory_order_relaxed);
   if (number - ended_.load(std::memory_order_acquire) == most_pending) wait_for_room();
   Pending& place = at(number);
@@ -76,11 +76,11 @@ void PendingDeviceCalls::await_all() {
 }
 
 /// Nobody writes to places between the two numbers: one is free for another call when `ended_` has passed it.
-std::optional<Call> PendingDeviceCalls::oldest() const {
+std::optional<calls::Call> PendingDeviceCalls::oldest() const {
   const std::lock_guard lock(mutex_);
   if (is_empty()) return std::nullopt;
   const Pending& first = at(ended_);
-  Call call;
+  calls::Call call;
   call.operation = first.operation;
   call.type = first.type;
   call.redop = first.redop;
@@ -123,7 +123,7 @@ std::optional<Result<void>> PendingDeviceCalls::await(const Pending& first) {
     if (!passed) return Result<void>(passed.error());
     if (*passed) return Result<void>();
     if (auto healthy = backend_.health(); !healthy) return watchdog.with_cause(std::move(healthy));
-    if (auto waiting = watchdog.check(Watchdog::anyone); !waiting) return waiting;
+    if (auto waiting = watchdog.check(calls::Watchdog::anyone); !waiting) return waiting;
     std::unique_lock lock(mutex_);
     if (changed_.wait_for(lock, poll_interval, [this] { return stopping_; })) return std::nullopt;
   }

@@ -33,20 +33,20 @@ class PendingDeviceCalls {
 
   /// Watches what was just enqueued on call.stream, and tells the observer of its end. Calls on a stream that is being
   /// captured for a graph have no end of their own, and are not watched.
-  void add(const Call& call, CallObserver::Ticket ticket);
+  void add(const calls::Call& call, CallObserver::Ticket ticket);
   /// Until none is left, or the communicator is lost.
   void await_all();
   /// The oldest call that the device has not done; nullopt: none is left.
-  [[nodiscard]] std::optional<Call> oldest() const;
+  [[nodiscard]] std::optional<calls::Call> oldest() const;
 
  private:
   /// An event of the driver.
   using Event = void*;
   /// What ranks tell each other of a call; the caller's lists and buffers need not outlive it.
   struct Pending {
-    Operation operation = Operation::none;
-    DataType type = DataType::uint8;
-    ReduceOp redop = ReduceOp::sum;
+    calls::Operation operation = calls::Operation::none;
+    calls::DataType type = calls::DataType::uint8;
+    calls::ReduceOp redop = calls::ReduceOp::sum;
     int root = 0;
     std::size_t count = 0;
     std::uint64_t sequence = 0;

@@ -4,13 +4,13 @@
 #include <cstring>
 #include <utility>
 
+#include "base/text/text.hpp"
 #include "collective/transport/loopback_transport.hpp"
 #include "collective/transport/matching_transport.hpp"
 #include "collective/transport/node_transport.hpp"
 #include "collective/transport/tcp_transport.hpp"
 #include "collective/tuning/algorithm_choice.hpp"
-#include "core/text.hpp"
-#include "wireup/join_request.hpp"
+#include "world/wireup/join_request.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -21,24 +21,24 @@ const std::byte* bytes_of(const void* data) { return static_cast<const std::byte
 std::byte* bytes_of(void* data) { return static_cast<std::byte*>(data); }
 
 /// Signature of one message: what sender and receiver must agree on.
-std::uint32_t message_signature(const Call& call) {
-  Call plain = call;
-  plain.operation = Operation::send;
+std::uint32_t message_signature(const calls::Call& call) {
+  calls::Call plain = call;
+  plain.operation = calls::Operation::send;
   plain.root = 0;
   return signature_of(plain);
 }
 
 /// Signature of one collective: also of its number, so that a rank that is one call behind is noticed.
-std::uint32_t numbered_signature(const Call& call) {
+std::uint32_t numbered_signature(const calls::Call& call) {
   return signature_of(call) ^ digest_of_lists(call) ^ (static_cast<std::uint32_t>(call.sequence) * 0x9e3779b9U);
 }
 
-Reduction reduction_of(const Call& call, std::size_t ranks) {
+calls::Reduction reduction_of(const calls::Call& call, std::size_t ranks) {
   return {bytes_of(call.send), bytes_of(call.recv), call.count, call.type, call.redop, ranks, call.segments};
 }
 
-Blocks blocks_of(const Call& call) {
-  return call.recv_counts.empty() ? Blocks(call.count) : Blocks(call.recv_counts, call.recv_offsets);
+calls::Blocks blocks_of(const calls::Call& call) {
+  return call.recv_counts.empty() ? calls::Blocks(call.count) : calls::Blocks(call.recv_counts, call.recv_offsets);
 }
 
 /// That the ranks of a node share: for collectives, behind it for messages, behind that for those with tags, and for
@@ -51,7 +51,7 @@ std::size_t memory_bytes(std::uint32_t ranks) {
 }
 
 /// Of this process: where its processors are, or where it is said to be.
-NodePlace own_node_place(const RankTable& table, std::uint32_t rank, const NodeDomains& domains) {
+NodePlace own_node_place(const world::RankTable& table, std::uint32_t rank, const NodeDomains& domains) {
   if (domains.is_automatic()) return {own_place(), false};
   std::uint32_t index = 0;  // on its node, in the world: the same in every communicator
   for (std::uint32_t other = 0; other < rank; ++other) index += table.node_of(other) == table.node_of(rank) ? 1 : 0;
@@ -59,7 +59,7 @@ NodePlace own_node_place(const RankTable& table, std::uint32_t rank, const NodeD
   return given ? NodePlace{{given->domain, -1, given->socket}, true} : NodePlace();
 }
 
-std::vector<std::uint32_t> nodes_of(const ControlChannel& channel, const CommWatch& watch) {
+std::vector<std::uint32_t> nodes_of(const world::ControlChannel& channel, const world::CommWatch& watch) {
   std::vector<std::uint32_t> nodes;
   for (const std::uint32_t member : watch.members()) nodes.push_back(channel.table().node_of(member));
   return nodes;
@@ -67,46 +67,48 @@ std::vector<std::uint32_t> nodes_of(const ControlChannel& channel, const CommWat
 
 /// The call on ranks of one node, by messages alone, or on several nodes. `index_of_root` is an index among them.
 template <typename Group>
-Result<void> run_on(Group& group, const Call& call, const Reduction& what, std::size_t index_of_root) {
+Result<void> run_on(Group& group, const calls::Call& call, const calls::Reduction& what, std::size_t index_of_root) {
   const std::size_t unit = size_of(call.type);
   const auto root = static_cast<typename Group::Index>(index_of_root);
   switch (call.operation) {
-    case Operation::allreduce:
+    case calls::Operation::allreduce:
       return group.allreduce(what);
-    case Operation::reduce:
+    case calls::Operation::reduce:
       return group.reduce(what, root);
-    case Operation::reduce_scatter:
-      return group.reduce_scatter(what, Blocks(call.count));
-    case Operation::reduce_scatterv:
-      return group.reduce_scatter(what, Blocks(call.send_counts, call.send_offsets));
-    case Operation::broadcast:
+    case calls::Operation::reduce_scatter:
+      return group.reduce_scatter(what, calls::Blocks(call.count));
+    case calls::Operation::reduce_scatterv:
+      return group.reduce_scatter(what, calls::Blocks(call.send_counts, call.send_offsets));
+    case calls::Operation::broadcast:
       return group.broadcast(what.recv, call.count * unit, root);
-    case Operation::allgather:
-    case Operation::allgatherv:
+    case calls::Operation::allgather:
+    case calls::Operation::allgatherv:
       return group.allgather(what.send, what.recv, blocks_of(call), unit);
-    case Operation::gather:
-      return group.gather(what.send, what.recv, Blocks(call.count), unit, root);
-    case Operation::scatter:
-      return group.scatter(what.send, what.recv, Blocks(call.count), unit, root);
-    case Operation::alltoall:
-      return group.alltoall(what.send, Blocks(call.count), what.recv, Blocks(call.count), unit);
-    case Operation::alltoallv:
-      return group.alltoall(what.send, Blocks(call.send_counts, call.send_offsets), what.recv,
-                            Blocks(call.recv_counts, call.recv_offsets), unit);
+    case calls::Operation::gather:
+      return group.gather(what.send, what.recv, calls::Blocks(call.count), unit, root);
+    case calls::Operation::scatter:
+      return group.scatter(what.send, what.recv, calls::Blocks(call.count), unit, root);
+    case calls::Operation::alltoall:
+      return group.alltoall(what.send, calls::Blocks(call.count), what.recv, calls::Blocks(call.count), unit);
+    case calls::Operation::alltoallv:
+      return group.alltoall(what.send, calls::Blocks(call.send_counts, call.send_offsets), what.recv,
+                            calls::Blocks(call.recv_counts, call.recv_offsets), unit);
     default:
       return group.barrier();
   }
 }
 
 /// Whether this rank has a result of a reduction in `recv`.
-bool has_result(const Call& call, std::uint32_t rank) {
-  return is_reduction(call.operation) && (call.operation != Operation::reduce || call.root == static_cast<int>(rank));
+bool has_result(const calls::Call& call, std::uint32_t rank) {
+  return is_reduction(call.operation) &&
+         (call.operation != calls::Operation::reduce || call.root == static_cast<int>(rank));
 }
 
 }  // namespace
 
 // ---- building ----
-HostBackend::HostBackend(const CommWatch& watch, Topology topology, TransportChoice choice, InstructionSet highest)
+HostBackend::HostBackend(const world::CommWatch& watch, Topology topology, TransportChoice choice,
+                         InstructionSet highest)
     : kernels_(best_instruction_set(highest)),
       watch_(watch),
       topology_(std::move(topology)),
@@ -116,9 +118,9 @@ HostBackend::HostBackend(const CommWatch& watch, Topology topology, TransportCho
       collectives_(std::move(choice.collectives)),
       messages_(std::move(choice.messages)) {}
 
-Result<std::unique_ptr<HostBackend>> HostBackend::create(ControlChannel& channel, const CommWatch& watch,
-                                                         const Gather& gather, MpiSession* mpi,
-                                                         const Settings& settings, Watchdog& watchdog) {
+Result<std::unique_ptr<HostBackend>> HostBackend::create(world::ControlChannel& channel, const world::CommWatch& watch,
+                                                         const Gather& gather, world::MpiSession* mpi,
+                                                         const Settings& settings, calls::Watchdog& watchdog) {
   auto choice = choose_transport(channel, watch, gather, mpi, watchdog);
   if (!choice) return choice.error();
   const int rank = static_cast<int>(watch.rank());
@@ -162,7 +164,7 @@ std::string HostBackend::memory_offer(std::string& problem, const PeerMemory::Sa
 
 /// Opens what the other ranks of the node offer; the sentence where that fails. `offers` are by rank of the
 /// communicator.
-std::string HostBackend::open_memory(const Pieces& offers) {
+std::string HostBackend::open_memory(const calls::Pieces& offers) {
   const auto& ranks = topology_.own_ranks();
   const auto fail = [&](std::size_t index, const Error& why) {
     const auto [low, high] = std::minmax({static_cast<int>(watch_.rank()), ranks[index]});  // by value
@@ -185,7 +187,7 @@ std::string HostBackend::open_memory(const Pieces& offers) {
 }
 
 /// Whether this process may read the private memory of the node's other ranks; if not, `peers_` is empty.
-void HostBackend::open_peers(const Pieces& offers) {
+void HostBackend::open_peers(const calls::Pieces& offers) {
   const auto& ranks = topology_.own_ranks();
   peers_.emplace(ranks.size());
   for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -203,20 +205,20 @@ Result<void> HostBackend::share_memory(const Gather& gather, const std::string& 
   constexpr char reads_peers = '+';
   constexpr char reads_always = '!';
   const auto size = static_cast<std::uint32_t>(topology_.own_ranks().size());
-  const PeerMemory::Sample sample(wireup::random_number());
+  const PeerMemory::Sample sample(world::random_number());
   std::string problem;
-  const auto offers = gather(memory_offer(problem, sample), GatherScope::node);
+  const auto offers = gather(memory_offer(problem, sample), calls::GatherScope::node);
   if (!offers) return offers.error();
   if (problem.empty()) problem = open_memory(*offers);
   if (memory_.data() != nullptr && DomainCollectives::has_levels(size))
     DomainCollectives::publish(domain_memory(), static_cast<std::uint32_t>(topology_.own_index), place);
   if (policy != SingleCopyPolicy::off) open_peers(*offers);
   const char reads = !peers_ ? reads_no_peers : policy == SingleCopyPolicy::always ? reads_always : reads_peers;
-  const auto problems = gather(reads + problem, GatherScope::everybody);
+  const auto problems = gather(reads + problem, calls::GatherScope::everybody);
   if (!problems) return problems.error();
   memory_.close_file();
   std::optional<NodeTuning> given;  // unless told, the ranks measure what is fastest
-  for (const Pieces::Run& each : problems->runs()) {
+  for (const calls::Pieces::Run& each : problems->runs()) {
     const char theirs = each.piece.empty() ? reads_no_peers : each.piece.front();
     if (theirs == reads_no_peers) peers_.reset();
     if (theirs == reads_always) given = NodeTuning{.fetches = true};
@@ -252,7 +254,7 @@ std::byte* HostBackend::domain_memory() const noexcept {
 
 /// Messages with tags go their own way, whatever carries the others. The communicator's identifier is random: this
 /// derives another one.
-void HostBackend::match_tags(ControlChannel& channel) {
+void HostBackend::match_tags(world::ControlChannel& channel) {
   constexpr std::uint64_t of_tagged = 0x7461676765640000;
   auto make = [this, &channel]() -> std::unique_ptr<Transport> {
     auto others = std::make_unique<TcpTransport>(channel, watch_, watch_.id() ^ of_tagged);
@@ -304,20 +306,22 @@ std::string HostBackend::describe() const {
 // ---- running ----
 /// Contains the calls before it as well. Some calls end on a rank that heard of nobody, as a gather does on all but the
 /// root: who made another call there is noticed in the next call that waits for it.
-std::uint32_t HostBackend::chained_signature(const Call& call) noexcept { return chain_ ^= numbered_signature(call); }
+std::uint32_t HostBackend::chained_signature(const calls::Call& call) noexcept {
+  return chain_ ^= numbered_signature(call);
+}
 
-HostBackend::StartedCall HostBackend::start(const Call& call) {
+HostBackend::StartedCall HostBackend::start(const calls::Call& call) {
   StartedCall started(*this, call);
   if (is_point_to_point(call.operation)) return started;
   started.signature_ = chained_signature(call);
   if (slot_channel_) slot_channel_->begin_call(started.signature_);
-  if (starts_early_ && call.operation == Operation::allreduce && call.segments == nullptr)
+  if (starts_early_ && call.operation == calls::Operation::allreduce && call.segments == nullptr)
     started.is_published_ = node_->start_allreduce(reduction_of(call, slot_channel_->size()));
   return started;
 }
 
-Result<void> HostBackend::finish(const StartedCall& started, Watchdog& watchdog) {
-  const Call& call = started.call_;
+Result<void> HostBackend::finish(const StartedCall& started, calls::Watchdog& watchdog) {
+  const calls::Call& call = started.call_;
   if (slot_channel_) slot_channel_->wait_under(watchdog);
   if (started.is_published_) return node_->finish_allreduce(reduction_of(call, slot_channel_->size()));
   if (is_point_to_point(call.operation)) return exchange({&call, 1}, watchdog);
@@ -326,35 +330,35 @@ Result<void> HostBackend::finish(const StartedCall& started, Watchdog& watchdog)
   return done;
 }
 
-Result<void> HostBackend::run_collective(const Call& call, std::uint32_t signature, Watchdog& watchdog) {
+Result<void> HostBackend::run_collective(const calls::Call& call, std::uint32_t signature, calls::Watchdog& watchdog) {
   if (node_levels_ && node_levels_->has_leaders()) node_levels_->begin_call(signature, watchdog);
   if (!is_one_node_) return run_on_nodes(call, signature, watchdog);
   return run_on(*node_levels_, call, reduction_of(call, slot_channel_->size()), static_cast<std::size_t>(call.root));
 }
 
-Result<void> HostBackend::run_on_nodes(const Call& call, std::uint32_t signature, Watchdog& watchdog) {
+Result<void> HostBackend::run_on_nodes(const calls::Call& call, std::uint32_t signature, calls::Watchdog& watchdog) {
   all_->begin_call(signature, watchdog);
   nodes_->begin_call(signature, watchdog);
-  Reduction what = reduction_of(call, watch_.members().size());
-  if (what.op == ReduceOp::avg) what.op = ReduceOp::sum;
-  const BufferSegments* const segments = std::exchange(what.segments, nullptr);
+  calls::Reduction what = reduction_of(call, watch_.members().size());
+  if (what.op == calls::ReduceOp::avg) what.op = calls::ReduceOp::sum;
+  const calls::BufferSegments* const segments = std::exchange(what.segments, nullptr);
   const std::size_t bytes = call.count * size_of(call.type);
-  for_segments(segments, 0, bytes, [&](const BufferSegment& segment) {
+  for_segments(segments, 0, bytes, [&](const calls::BufferSegment& segment) {
     std::memcpy(what.recv + segment.offset, segment.data, segment.bytes);
   });
   const auto root = static_cast<std::size_t>(call.root);
   auto done = topology_.most_on_a_node() > 1 ? run_on(*nodes_, call, what, root) : run_on(*all_, call, what, root);
-  if (done && call.redop == ReduceOp::avg && has_result(call, watch_.rank())) divide(what);
+  if (done && call.redop == calls::ReduceOp::avg && has_result(call, watch_.rank())) divide(what);
   if (!done) return done;
-  for_segments(segments, 0, bytes, [&](const BufferSegment& segment) {
+  for_segments(segments, 0, bytes, [&](const calls::BufferSegment& segment) {
     std::memcpy(segment.data, what.recv + segment.offset, segment.bytes);
   });
   return done;
 }
 
-Message HostBackend::message_of(const Call& call) {
+Message HostBackend::message_of(const calls::Call& call) {
   // A message only reads what it sends.
-  void* const data = call.operation == Operation::send ? const_cast<void*>(call.send) : call.recv;  // NOLINT
+  void* const data = call.operation == calls::Operation::send ? const_cast<void*>(call.send) : call.recv;  // NOLINT
   return {call.root,
           static_cast<std::byte*>(data),
           call.count * size_of(call.type),
@@ -364,11 +368,11 @@ Message HostBackend::message_of(const Call& call) {
           call.source};
 }
 
-Result<void> HostBackend::exchange(std::span<const Call> messages, Watchdog& watchdog) {
+Result<void> HostBackend::exchange(std::span<const calls::Call> messages, calls::Watchdog& watchdog) {
   sends_.clear();
   receives_.clear();
-  for (const Call& call : messages) {
-    (call.operation == Operation::send ? sends_ : receives_).push_back(message_of(call));
+  for (const calls::Call& call : messages) {
+    (call.operation == calls::Operation::send ? sends_ : receives_).push_back(message_of(call));
   }
   return messages_->exchange(sends_, receives_, watchdog);
 }
@@ -396,10 +400,11 @@ Result<void> HostBackend::deregister_memory(void* memory) {
 }
 
 /// The end of an average whose sum went over several levels.
-void HostBackend::divide(const Reduction& what) const {
+void HostBackend::divide(const calls::Reduction& what) const {
   if (what.count == 0) return;
   const void* const source = what.recv;
-  kernels_.fold({what.recv, nullptr, &source, 1, what.count, what.divisor, Store::cached}, what.type, ReduceOp::avg);
+  kernels_.fold({what.recv, nullptr, &source, 1, what.count, what.divisor, Store::cached}, what.type,
+                calls::ReduceOp::avg);
 }
 
 }  // namespace amldist::collective

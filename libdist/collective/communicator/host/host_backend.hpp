@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
+#include "calls/call.hpp"
 #include "collective/algorithms/hierarchical/hierarchical_collectives.hpp"
-#include "collective/calls/call.hpp"
+#include "collective/settings.hpp"
 #include "collective/transport/transport_choice.hpp"
-#include "core/settings.hpp"
 
 namespace amldist::collective {
 
@@ -26,9 +26,10 @@ namespace amldist::collective {
 class HostBackend {
  public:
   /// Collective over the communicator. `gather` is its gather_all; `mpi` may be nullptr.
-  [[nodiscard]] static Result<std::unique_ptr<HostBackend>> create(ControlChannel& channel, const CommWatch& watch,
-                                                                   const Gather& gather, MpiSession* mpi,
-                                                                   const Settings& settings, Watchdog& watchdog);
+  [[nodiscard]] static Result<std::unique_ptr<HostBackend>> create(world::ControlChannel& channel,
+                                                                   const world::CommWatch& watch, const Gather& gather,
+                                                                   world::MpiSession* mpi, const Settings& settings,
+                                                                   calls::Watchdog& watchdog);
 
   ~HostBackend() = default;
   HostBackend(const HostBackend&) = delete;
@@ -38,21 +39,21 @@ class HostBackend {
   class [[nodiscard]] StartedCall {
    public:
     /// Runs the call to its end; once, and before the next call starts.
-    [[nodiscard]] Result<void> finish(Watchdog& watchdog) const { return backend_.finish(*this, watchdog); }
+    [[nodiscard]] Result<void> finish(calls::Watchdog& watchdog) const { return backend_.finish(*this, watchdog); }
 
    private:
     friend class HostBackend;
-    StartedCall(HostBackend& backend, const Call& call) : backend_(backend), call_(call) {}
+    StartedCall(HostBackend& backend, const calls::Call& call) : backend_(backend), call_(call) {}
     HostBackend& backend_;
-    const Call& call_;
+    const calls::Call& call_;
     std::uint32_t signature_ = 0;  ///< of a collective
     bool is_published_ = false;    ///< other ranks have this rank's part, and only the result is missing
   };
   /// Gives this rank's part of the call to the others, where that takes no waiting: it is on its way while the caller
   /// does what else belongs to a call. The arguments were checked.
-  [[nodiscard]] StartedCall start(const Call& call);
+  [[nodiscard]] StartedCall start(const calls::Call& call);
   /// Runs sends and receives that may cross, as one.
-  [[nodiscard]] Result<void> exchange(std::span<const Call> messages, Watchdog& watchdog);
+  [[nodiscard]] Result<void> exchange(std::span<const calls::Call> messages, calls::Watchdog& watchdog);
 
   /// Memory that calls use without a copy, zeroed and page-aligned.
   [[nodiscard]] Result<void*> allocate(std::size_t bytes);
@@ -68,31 +69,32 @@ class HostBackend {
   /// What carries the messages of users: apart from collectives, which may be in progress meanwhile.
   [[nodiscard]] Transport& messages() noexcept { return *messages_; }
   /// A send or receive, for that transport.
-  [[nodiscard]] static Message message_of(const Call& call);
+  [[nodiscard]] static Message message_of(const calls::Call& call);
   /// For people: "shared memory (avx512, single copy), mpi between 4 nodes".
   [[nodiscard]] std::string describe() const;
   /// Why ranks of one node do not share memory, as a sentence; empty: they do.
   [[nodiscard]] const std::string& fall_back() const noexcept { return no_shared_memory_; }
 
  private:
-  HostBackend(const CommWatch& watch, Topology topology, TransportChoice choice, InstructionSet highest);
-  [[nodiscard]] Result<void> finish(const StartedCall& started, Watchdog& watchdog);
-  [[nodiscard]] Result<void> run_collective(const Call& call, std::uint32_t signature, Watchdog& watchdog);
-  [[nodiscard]] Result<void> run_on_nodes(const Call& call, std::uint32_t signature, Watchdog& watchdog);
+  HostBackend(const world::CommWatch& watch, Topology topology, TransportChoice choice, InstructionSet highest);
+  [[nodiscard]] Result<void> finish(const StartedCall& started, calls::Watchdog& watchdog);
+  [[nodiscard]] Result<void> run_collective(const calls::Call& call, std::uint32_t signature,
+                                            calls::Watchdog& watchdog);
+  [[nodiscard]] Result<void> run_on_nodes(const calls::Call& call, std::uint32_t signature, calls::Watchdog& watchdog);
   [[nodiscard]] Result<void> share_memory(const Gather& gather, const std::string& host, SingleCopyPolicy policy,
                                           const NodePlace& place);
   void make_node(const std::string& host, std::optional<NodeTuning> given);
   [[nodiscard]] std::byte* domain_memory() const noexcept;
   [[nodiscard]] std::string memory_offer(std::string& problem, const PeerMemory::Sample& sample);
-  [[nodiscard]] std::string open_memory(const Pieces& offers);
-  void open_peers(const Pieces& offers);
-  void match_tags(ControlChannel& channel);
+  [[nodiscard]] std::string open_memory(const calls::Pieces& offers);
+  void open_peers(const calls::Pieces& offers);
+  void match_tags(world::ControlChannel& channel);
   void separate_all(const std::string& why);
-  void divide(const Reduction& what) const;
-  [[nodiscard]] std::uint32_t chained_signature(const Call& call) noexcept;
+  void divide(const calls::Reduction& what) const;
+  [[nodiscard]] std::uint32_t chained_signature(const calls::Call& call) noexcept;
 
   Reductions kernels_;
-  const CommWatch& watch_;
+  const world::CommWatch& watch_;
   Topology topology_;
   std::string no_shared_memory_;  ///< the sentence why there is no shared memory, if there should be
   std::size_t machines_ = 1;      ///< nodes, where there is no shared memory

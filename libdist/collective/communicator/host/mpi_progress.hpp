@@ -2,7 +2,7 @@
 #pragma once
 
 #include "collective/communicator/context/progress_hook.hpp"
-#include "collective/mpi/mpi_session.hpp"
+#include "world/mpi/mpi_session.hpp"
 
 namespace amldist::collective {
 
@@ -13,7 +13,7 @@ class MpiProgress final : public ProgressHook {
  public:
   /// `mpi` may be nullptr. `any_thread`: whether the communicator is used by other threads than the program's, which
   /// MPI may not know.
-  MpiProgress(const MpiSession* mpi, bool any_thread) : mpi_(mpi), any_thread_(any_thread) {}
+  MpiProgress(const world::MpiSession* mpi, bool any_thread) : mpi_(mpi), any_thread_(any_thread) {}
 
   void drive() override {
     if (mpi_ == nullptr || mpi_->comm() == 0) return;
@@ -21,7 +21,7 @@ class MpiProgress final : public ProgressHook {
   }
 
  private:
-  const MpiSession* const mpi_;
+  const world::MpiSession* const mpi_;
   const bool any_thread_;
 };
 

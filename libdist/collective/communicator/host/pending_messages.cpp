@@ -10,7 +10,7 @@ namespace amldist::collective {
 
 /// The transport asks one watchdog about all messages: it passes each question on to that of the oldest message with
 /// the rank in question, which is also the one that other ranks are told of.
-class PendingMessages::OldestOfPeer final : public Watchdog {
+class PendingMessages::OldestOfPeer final : public calls::Watchdog {
  public:
   explicit OldestOfPeer(PendingMessages& messages) : messages_(messages) {}
   [[nodiscard]] Result<void> keep_waiting(int rank) override { return announced(rank).watchdog.keep_waiting(rank); }
@@ -64,7 +64,7 @@ void PendingMessages::post(std::shared_ptr<Request> request) {
   if (owner_.context.is_lost()) return complete(*request, owner_.refused.refuse(request->first(), owner_.ticks.now()));
   posted_.push_back(std::make_unique<Pending>(owner_, std::move(request)));
   Pending& message = *posted_.back();
-  const auto direction = message.call.operation == Operation::send ? Direction::send : Direction::receive;
+  const auto direction = message.call.operation == calls::Operation::send ? Direction::send : Direction::receive;
   auto taken = transport_.post(HostBackend::message_of(message.call), direction, message.left, message.watchdog);
   if (!taken) fail(taken.error());
 }

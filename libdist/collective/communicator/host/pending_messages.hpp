@@ -9,13 +9,13 @@
 #include <mutex>
 #include <vector>
 
+#include "base/time/tick_clock.hpp"
 #include "collective/communicator/context/call_observer.hpp"
 #include "collective/communicator/context/call_watchdog.hpp"
 #include "collective/communicator/context/refused_calls.hpp"
 #include "collective/communicator/context/request.hpp"
 #include "collective/communicator/host/mpi_progress.hpp"
 #include "collective/transport/transport.hpp"
-#include "os/tick_clock.hpp"
 
 namespace amldist::collective {
 
@@ -51,7 +51,7 @@ class PendingMessages {
   struct Pending {
     Pending(const Owner& owner, std::shared_ptr<Request> begun);
     std::shared_ptr<Request> request;
-    Call call;  ///< with its number
+    calls::Call call;  ///< with its number
     CallWatchdog watchdog;
     CallObserver::Ticket ticket = 0;
     std::size_t left = 0;  ///< as Transport::post() counts it

@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <string>
 
-#include "core/text.hpp"
+#include "base/text/text.hpp"
 
 namespace amldist::collective {
 
 Result<void> check_all_received(CommContext& context, HostBackend& backend, const SequenceNumbers& numbers,
-                                const Call& finalize, Watchdog& watchdog) {
+                                const calls::Call& finalize, calls::Watchdog& watchdog) {
   std::uint64_t due = 0;
-  Call tally = finalize;
-  tally.operation = Operation::reduce_scatter;
-  tally.type = DataType::uint64;
+  calls::Call tally = finalize;
+  tally.operation = calls::Operation::reduce_scatter;
+  tally.type = calls::DataType::uint64;
   tally.count = 1;
   tally.send = numbers.sent().data();
   tally.recv = &due;
@@ -21,19 +21,19 @@ Result<void> check_all_received(CommContext& context, HostBackend& backend, cons
   const std::uint64_t left = due - std::min(due, numbers.received());
   std::uint64_t found =
       left == 0 ? 0 : (std::uint64_t{context.rank()} + 1) << 32 | std::min<std::uint64_t>(left, UINT32_MAX);
-  tally.operation = Operation::allreduce;
-  tally.redop = ReduceOp::max;
+  tally.operation = calls::Operation::allreduce;
+  tally.redop = calls::ReduceOp::max;
   tally.send = tally.recv = &found;
   if (auto told = backend.start(tally).finish(watchdog); !told || found == 0) return told;
   const auto rank = static_cast<std::uint32_t>((found >> 32) - 1);
   const std::uint64_t number = found & UINT32_MAX;
   const std::string sentence =
-      text::concat({"rank ", std::to_string(rank), " (", context.host_of(rank), ") came to ",
-                    collective::describe(finalize), " without having received ", std::to_string(number),
+      text::concat({"rank ", std::to_string(rank), " (", context.host_of(rank), ") came to ", calls::describe(finalize),
+                    " without having received ", std::to_string(number),
                     number == 1 ? " message that was sent to it" : " messages that were sent to it"});
   if (context.rank() == 0) context.channel().tell(sentence);
   // Nobody gives the communicator up before all know: rank 0 would be told of it, and not print.
-  tally.operation = Operation::barrier;
+  tally.operation = calls::Operation::barrier;
   tally.count = 0;
   static_cast<void>(backend.start(tally).finish(watchdog));
   return Error{Errc::peer, sentence};

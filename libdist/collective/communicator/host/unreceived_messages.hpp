@@ -11,6 +11,7 @@ namespace amldist::collective {
 /// is on its way without its receiver (eager), so nobody would notice before. Collective. Errors: peer, naming a rank
 /// that has not received all.
 [[nodiscard]] Result<void> check_all_received(CommContext& context, HostBackend& backend,
-                                              const SequenceNumbers& numbers, const Call& finalize, Watchdog& watchdog);
+                                              const SequenceNumbers& numbers, const calls::Call& finalize,
+                                              calls::Watchdog& watchdog);
 
 }  // namespace amldist::collective

@@ -1,0 +1,534 @@
+// The C functions on communicators: arguments into calls, results into status codes. No logic.
+#include "collective/communicator/communicator.hpp"
+
+#include <chrono>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+
+#include "amldist/amldist.h"
+#include "api/c/guard.hpp"
+#include "api/c/handles.hpp"
+#include "collective/communicator/context/interrupt.hpp"
+
+namespace {
+
+using amldist::Errc;
+using amldist::Error;
+using amldist::Result;
+using amldist::api::is_usable;
+using amldist::api::refusal_of;
+using amldist::api::WorldGuard;
+using amldist::calls::Call;
+using amldist::calls::Operation;
+using amldist::collective::Communicator;
+
+Error null_argument(std::string_view what) { return {Errc::invalid_argument, std::string(what) + " is NULL"}; }
+
+/// A call as the caller gave it: type and operator are still numbers, lists have no lengths yet.
+struct Arguments {
+  Call call;
+  int type = AMLDIST_UINT8;
+  int op = AMLDIST_SUM;
+  std::optional<int> tag;
+};
+
+/// Type or operator is none.
+[[gnu::cold]] Error refusal_of_numbers(const Arguments& arguments) {
+  const auto refuse = [&](const std::string& why) {
+    return Error{Errc::invalid_argument, std::string(amldist::calls::to_string(arguments.call.operation)) + ": " + why};
+  };
+  if (!amldist::calls::is_data_type(arguments.type))
+    return refuse(std::to_string(arguments.type) + " is not an amldist_type");
+  return refuse(std::to_string(arguments.op) + " is not an amldist_op");
+}
+
+[[gnu::cold]] Error refusal_of_tag(const Arguments& arguments) {
+  return {Errc::invalid_argument, std::string(amldist::calls::to_string(arguments.call.operation)) + ": the tag " +
+                                      std::to_string(*arguments.tag) + " is negative"};
+}
+
+/// Lists have an entry for each rank. Errors: one is missing.
+[[gnu::noinline]] Result<void> measure_lists(const Communicator& comm, Call& call) {
+  using List = std::span<const std::size_t>;
+  const auto measure = [&](List& counts, List& offsets) {
+    if (counts.data() == nullptr || offsets.data() == nullptr) return false;
+    counts = {counts.data(), comm.identity().size};
+    offsets = {offsets.data(), comm.identity().size};
+    return true;
+  };
+  const bool sends = call.operation != Operation::allgatherv;
+  const bool receives = call.operation != Operation::reduce_scatterv;
+  const bool has_all = (!receives || measure(call.recv_counts, call.recv_offsets)) &&
+                       (!sends || measure(call.send_counts, call.send_offsets));
+  if (has_all && !receives) call.count = call.send_counts[comm.identity().rank];
+  if (has_all) return {};
+  return Error{Errc::invalid_argument,
+               std::string(amldist::calls::to_string(call.operation)) + ": a list of counts or offsets is NULL"};
+}
+
+/// Makes the call one that a communicator can take. Called by itself, it was a tenth of what the shortest call costs
+/// before other ranks hear of it.
+[[gnu::always_inline]] inline Result<void> complete(const Communicator& comm, Arguments& arguments) {
+  namespace calls = amldist::calls;
+  if (!calls::is_data_type(arguments.type) || !calls::is_reduce_op(arguments.op)) return refusal_of_numbers(arguments);
+  Call& call = arguments.call;
+  if (arguments.tag && *arguments.tag < 0) return refusal_of_tag(arguments);
+  if (arguments.tag) call.tag = *arguments.tag;
+  call.type = static_cast<calls::DataType>(arguments.type);
+  call.redop = static_cast<calls::ReduceOp>(arguments.op);
+  return calls::is_listed(call.operation) ? measure_lists(comm, call) : Result<void>();
+}
+
+/// The error that a call on this communicator has returned: if the communicator is lost by it, whom it names.
+[[gnu::cold]] void name_culprit_of(const Communicator& comm) noexcept try {
+  const auto diagnosis = comm.health();
+  if (!diagnosis || diagnosis->message != amldist_last_error()) return;
+  const auto subject = comm.error_subject();
+  const bool is_known = subject.rank >= 0 && subject.rank < static_cast<int>(comm.identity().size);
+  const std::string_view operation = subject.number == 0 ? "" : amldist::calls::to_string(subject.operation);
+  amldist::api::name_culprit(subject.rank, is_known ? comm.host(static_cast<std::uint32_t>(subject.rank)) : "",
+                             operation, subject.number);
+} catch (const std::bad_alloc&) {
+  static_cast<void>(comm);  // the sentence alone must do
+}
+
+template <typename Body>
+int guarded_on(const amldist_comm* comm, Body body) noexcept {
+  const int status = amldist::api::guarded(std::move(body));
+  const bool may_name = status == AMLDIST_ETIMEOUT || status == AMLDIST_EPEER || status == AMLDIST_EABORTED;
+  if (may_name && is_usable(comm)) name_culprit_of(*comm->impl);
+  return status;
+}
+
+int run(amldist_comm* comm, Arguments&& arguments) {
+  return guarded_on(comm, [&]() -> Result<void> {
+    if (!is_usable(comm)) return refusal_of(comm);
+    if (auto fine = complete(*comm->impl, arguments); !fine) return fine;
+    return comm->impl->run(arguments.call);
+  });
+}
+
+int begin(amldist_comm* comm, Arguments&& arguments, amldist_request** request) {
+  return guarded_on(comm, [&]() -> Result<void> {
+    if (request == nullptr) return null_argument("the request");
+    *request = nullptr;
+    if (!is_usable(comm)) return refusal_of(comm);
+    if (auto fine = complete(*comm->impl, arguments); !fine) return fine;
+    auto begun = comm->impl->begin({arguments.call});
+    if (!begun) return begun.error();
+    *request = new amldist_request{std::move(*begun), comm->impl};
+    return {};
+  });
+}
+
+/// Keeps what a finished request came to for amldist_last_error(), and returns its status.
+int report(const Result<void>& result, const std::weak_ptr<Communicator>& of) {
+  if (result) return AMLDIST_OK;
+  const int status = amldist::api::fail(result.error());
+  if (const auto comm = of.lock()) name_culprit_of(*comm);
+  return status;
+}
+
+/// Waits as `wait` does, which returns whether the request is done; then frees it. `done` may be nullptr.
+template <typename Wait>
+int finish_request(amldist_request** request, int* done, Wait wait) noexcept {
+  int status = AMLDIST_OK;
+  const int guarded = amldist::api::guarded([&]() -> Result<void> {
+    const bool is_done = *request == nullptr || wait(*(*request)->impl);
+    if (done != nullptr) *done = is_done ? 1 : 0;
+    if (!is_done || *request == nullptr) return {};
+    const std::unique_ptr<amldist_request> owned(std::exchange(*request, nullptr));
+    status = report(owned->impl->result(), owned->comm);
+    return {};
+  });
+  return guarded != AMLDIST_OK ? guarded : status;
+}
+
+template <typename Number>
+int number_of(const amldist_comm* comm, Number number) noexcept {
+  if (comm == nullptr || comm->impl == nullptr) return amldist::api::fail(refusal_of(comm));
+  return static_cast<int>(number(comm->impl->identity()));
+}
+
+}  // namespace
+
+int amldist_finalize(amldist_comm* comm) {
+  return guarded_on(comm, [&]() -> Result<void> {
+    if (comm == nullptr) return {};
+    if (comm->impl == nullptr) return refusal_of(comm);
+    if (!comm->impl->is_here()) return {};  // its threads and links are the parent's
+    const bool is_step_world = comm->is_step_world;
+    auto owned = amldist::api::retire(comm);
+    auto done = owned->finalize();
+    owned.reset();
+    if (is_step_world) WorldGuard::leave();
+    return done;
+  });
+}
+
+int amldist_rank(const amldist_comm* comm) {
+  return number_of(comm, [](const auto& id) { return id.rank; });
+}
+int amldist_size(const amldist_comm* comm) {
+  return number_of(comm, [](const auto& id) { return id.size; });
+}
+int amldist_local_rank(const amldist_comm* comm) {
+  return number_of(comm, [](const auto& id) { return id.local_rank; });
+}
+int amldist_local_size(const amldist_comm* comm) {
+  return number_of(comm, [](const auto& id) { return id.local_size; });
+}
+int amldist_node_rank(const amldist_comm* comm) {
+  return number_of(comm, [](const auto& id) { return id.node_rank; });
+}
+int amldist_nodes(const amldist_comm* comm) {
+  return number_of(comm, [](const auto& id) { return id.nodes; });
+}
+
+const char* amldist_host(const amldist_comm* comm, int rank) {
+  if (comm == nullptr || comm->impl == nullptr || rank < 0 || rank >= static_cast<int>(comm->impl->identity().size))
+    return nullptr;
+  return comm->impl->host(static_cast<std::uint32_t>(rank)).c_str();
+}
+const char* amldist_task_map(const amldist_comm* comm) {
+  return comm == nullptr || comm->impl == nullptr ? nullptr : comm->impl->task_map().c_str();
+}
+const char* amldist_provenance(const amldist_comm* comm) {
+  return comm == nullptr || comm->impl == nullptr ? nullptr : comm->impl->provenance().c_str();
+}
+
+// ---- collectives ----
+namespace {
+
+Arguments movement(Operation operation, const void* send, void* recv, size_t count, amldist_type type, int root = 0) {
+  Arguments made;
+  made.type = type;
+  made.call.operation = operation;
+  made.call.root = root;
+  made.call.count = count;
+  made.call.send = send;
+  made.call.recv = recv;
+  return made;
+}
+Arguments reduction(Operation operation, const void* send, void* recv, size_t count, amldist_type type, amldist_op op,
+                    int root = 0) {
+  Arguments made = movement(operation, send, recv, count, type, root);
+  made.op = op;
+  return made;
+}
+Arguments gathering(const void* send, size_t count, void* recv, const size_t* counts, const size_t* offsets,
+                    amldist_type type) {
+  Arguments made = movement(Operation::allgatherv, send, recv, count, type);
+  made.call.recv_counts = {counts, 0};
+  made.call.recv_offsets = {offsets, 0};
+  return made;
+}
+Arguments scattering(const void* send, void* recv, const size_t* counts, const size_t* offsets, amldist_type type,
+                     amldist_op op) {
+  Arguments made = reduction(Operation::reduce_scatterv, send, recv, 0, type, op);
+  made.call.send_counts = {counts, 0};
+  made.call.send_offsets = {offsets, 0};
+  return made;
+}
+Arguments crossing(const void* send, const size_t* send_counts, const size_t* send_offsets, void* recv,
+                   const size_t* recv_counts, const size_t* recv_offsets, amldist_type type) {
+  Arguments made = movement(Operation::alltoallv, send, recv, 0, type);
+  made.call.send_counts = {send_counts, 0};
+  made.call.send_offsets = {send_offsets, 0};
+  made.call.recv_counts = {recv_counts, 0};
+  made.call.recv_offsets = {recv_offsets, 0};
+  return made;
+}
+Arguments message(Operation operation, const void* send, void* recv, size_t count, amldist_type type, int peer, int tag,
+                  int* source = nullptr) {
+  Arguments made = movement(operation, send, recv, count, type, peer);
+  made.tag = tag;
+  made.call.source = source;
+  return made;
+}
+Arguments meeting() { return movement(Operation::barrier, nullptr, nullptr, 0, AMLDIST_UINT8); }
+
+}  // namespace
+
+int amldist_allreduce(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
+                      amldist_op op) {
+  return run(comm, reduction(Operation::allreduce, send, recv, count, type, op));
+}
+int amldist_reduce(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, amldist_op op,
+                   int root) {
+  return run(comm, reduction(Operation::reduce, send, recv, count, type, op, root));
+}
+int amldist_broadcast(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int root) {
+  return run(comm, movement(Operation::broadcast, buffer, buffer, count, type, root));
+}
+int amldist_allgather(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type) {
+  return run(comm, movement(Operation::allgather, send, recv, count, type));
+}
+int amldist_allgatherv(amldist_comm* comm, const void* send, size_t count, void* recv, const size_t* counts,
+                       const size_t* offsets, amldist_type type) {
+  return run(comm, gathering(send, count, recv, counts, offsets, type));
+}
+int amldist_reduce_scatter(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
+                           amldist_op op) {
+  return run(comm, reduction(Operation::reduce_scatter, send, recv, count, type, op));
+}
+int amldist_reduce_scatterv(amldist_comm* comm, const void* send, void* recv, const size_t* counts,
+                            const size_t* offsets, amldist_type type, amldist_op op) {
+  return run(comm, scattering(send, recv, counts, offsets, type, op));
+}
+int amldist_alltoall(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type) {
+  return run(comm, movement(Operation::alltoall, send, recv, count, type));
+}
+int amldist_alltoallv(amldist_comm* comm, const void* send, const size_t* send_counts, const size_t* send_offsets,
+                      void* recv, const size_t* recv_counts, const size_t* recv_offsets, amldist_type type) {
+  return run(comm, crossing(send, send_counts, send_offsets, recv, recv_counts, recv_offsets, type));
+}
+int amldist_gather(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, int root) {
+  return run(comm, movement(Operation::gather, send, recv, count, type, root));
+}
+int amldist_scatter(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, int root) {
+  return run(comm, movement(Operation::scatter, send, recv, count, type, root));
+}
+int amldist_send(amldist_comm* comm, const void* buffer, size_t count, amldist_type type, int peer) {
+  return run(comm, movement(Operation::send, buffer, nullptr, count, type, peer));
+}
+int amldist_recv(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int peer) {
+  return run(comm, movement(Operation::recv, nullptr, buffer, count, type, peer));
+}
+int amldist_send_tagged(amldist_comm* comm, const void* buffer, size_t count, amldist_type type, int peer, int tag) {
+  return run(comm, message(Operation::send, buffer, nullptr, count, type, peer, tag));
+}
+int amldist_recv_tagged(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int peer, int tag,
+                        int* source) {
+  return run(comm, message(Operation::recv, nullptr, buffer, count, type, peer, tag, source));
+}
+int amldist_barrier(amldist_comm* comm) { return run(comm, meeting()); }
+
+int amldist_iallreduce(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, amldist_op op,
+                       amldist_request** request) {
+  return begin(comm, reduction(Operation::allreduce, send, recv, count, type, op), request);
+}
+int amldist_ireduce(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, amldist_op op,
+                    int root, amldist_request** request) {
+  return begin(comm, reduction(Operation::reduce, send, recv, count, type, op, root), request);
+}
+int amldist_ibroadcast(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int root,
+                       amldist_request** request) {
+  return begin(comm, movement(Operation::broadcast, buffer, buffer, count, type, root), request);
+}
+int amldist_iallgather(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
+                       amldist_request** request) {
+  return begin(comm, movement(Operation::allgather, send, recv, count, type), request);
+}
+int amldist_iallgatherv(amldist_comm* comm, const void* send, size_t count, void* recv, const size_t* counts,
+                        const size_t* offsets, amldist_type type, amldist_request** request) {
+  return begin(comm, gathering(send, count, recv, counts, offsets, type), request);
+}
+int amldist_ireduce_scatter(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
+                            amldist_op op, amldist_request** request) {
+  return begin(comm, reduction(Operation::reduce_scatter, send, recv, count, type, op), request);
+}
+int amldist_ireduce_scatterv(amldist_comm* comm, const void* send, void* recv, const size_t* counts,
+                             const size_t* offsets, amldist_type type, amldist_op op, amldist_request** request) {
+  return begin(comm, scattering(send, recv, counts, offsets, type, op), request);
+}
+int amldist_ialltoall(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
+                      amldist_request** request) {
+  return begin(comm, movement(Operation::alltoall, send, recv, count, type), request);
+}
+int amldist_ialltoallv(amldist_comm* comm, const void* send, const size_t* send_counts, const size_t* send_offsets,
+                       void* recv, const size_t* recv_counts, const size_t* recv_offsets, amldist_type type,
+                       amldist_request** request) {
+  return begin(comm, crossing(send, send_counts, send_offsets, recv, recv_counts, recv_offsets, type), request);
+}
+int amldist_igather(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, int root,
+                    amldist_request** request) {
+  return begin(comm, movement(Operation::gather, send, recv, count, type, root), request);
+}
+int amldist_iscatter(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, int root,
+                     amldist_request** request) {
+  return begin(comm, movement(Operation::scatter, send, recv, count, type, root), request);
+}
+int amldist_isend(amldist_comm* comm, const void* buffer, size_t count, amldist_type type, int peer,
+                  amldist_request** request) {
+  return begin(comm, movement(Operation::send, buffer, nullptr, count, type, peer), request);
+}
+int amldist_irecv(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int peer,
+                  amldist_request** request) {
+  return begin(comm, movement(Operation::recv, nullptr, buffer, count, type, peer), request);
+}
+int amldist_isend_tagged(amldist_comm* comm, const void* buffer, size_t count, amldist_type type, int peer, int tag,
+                         amldist_request** request) {
+  return begin(comm, message(Operation::send, buffer, nullptr, count, type, peer, tag), request);
+}
+int amldist_irecv_tagged(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int peer, int tag,
+                         int* source, amldist_request** request) {
+  return begin(comm, message(Operation::recv, nullptr, buffer, count, type, peer, tag, source), request);
+}
+int amldist_ibarrier(amldist_comm* comm, amldist_request** request) { return begin(comm, meeting(), request); }
+
+int amldist_wait(amldist_request** request) {
+  if (request == nullptr) return amldist::api::fail(null_argument("the request"));
+  return finish_request(request, nullptr, [](auto& waiting) {
+    waiting.wait();
+    return true;
+  });
+}
+
+int amldist_test(amldist_request** request, int* done) {
+  if (request == nullptr || done == nullptr) return amldist::api::fail(null_argument("amldist_test: an argument"));
+  return finish_request(request, done, [](auto& waiting) { return waiting.test(); });
+}
+
+int amldist_wait_for(amldist_request** request, int milliseconds, int* done) {
+  if (request == nullptr || done == nullptr) return amldist::api::fail(null_argument("amldist_wait_for: an argument"));
+  if (milliseconds < 0) {
+    return amldist::api::fail(
+        {Errc::invalid_argument, "amldist_wait_for: " + std::to_string(milliseconds) + " ms is negative"});
+  }
+  return finish_request(request, done,
+                        [&](auto& waiting) { return waiting.wait_for(std::chrono::milliseconds(milliseconds)); });
+}
+
+int amldist_on_complete(amldist_request* request, amldist_complete_function function, void* context) {
+  return amldist::api::guarded([&]() -> Result<void> {
+    if (request == nullptr) return null_argument("the request");
+    if (function == nullptr) return null_argument("amldist_on_complete: the function");
+    const auto impl = request->impl;  // the function may wait for the request, which frees it
+    const bool is_first = impl->on_complete([function, context, comm = request->comm](const Result<void>& result) {
+      function(report(result, comm), context);
+    });
+    if (is_first) return {};
+    return Error{Errc::invalid_argument, "amldist_on_complete: the request has a function already"};
+  });
+}
+
+int amldist_set_interrupt(amldist_interrupt_function function, void* context) {
+  amldist::collective::interrupt_of_this_thread() = {function, context};
+  return AMLDIST_OK;
+}
+
+// ---- others ----
+int amldist_split(amldist_comm* comm, int color, int key, amldist_comm** out) {
+  return guarded_on(comm, [&]() -> Result<void> {
+    if (out == nullptr) return null_argument("amldist_split: the place for the communicator");
+    *out = nullptr;
+    if (!is_usable(comm)) return refusal_of(comm);
+    auto made = comm->impl->split(color, key);
+    if (!made) return made.error();
+    if (*made) *out = new amldist_comm{std::move(*made)};
+    return {};
+  });
+}
+
+int amldist_shrink(amldist_comm* comm, amldist_comm** survivors) {
+  return guarded_on(comm, [&]() -> Result<void> {
+    if (survivors == nullptr) return null_argument("amldist_shrink: the place for the communicator");
+    *survivors = nullptr;
+    if (!is_usable(comm)) return refusal_of(comm);
+    auto made = comm->impl->shrink();
+    if (!made) return made.error();
+    *survivors = new amldist_comm{std::move(*made)};
+    if ((*survivors)->impl->is_world()) WorldGuard::share();
+    return {};
+  });
+}
+
+int amldist_agree(amldist_comm* comm, int* flags) {
+  return guarded_on(comm, [&]() -> Result<void> {
+    if (flags == nullptr) return null_argument("amldist_agree: flags");
+    if (!is_usable(comm)) return refusal_of(comm);
+    auto agreed = comm->impl->agree(static_cast<std::uint32_t>(*flags));
+    if (!agreed) return agreed.error();
+    *flags = static_cast<int>(static_cast<std::uint32_t>(agreed->flags));
+    return agreed->lost ? Result<void>(*agreed->lost) : Result<void>();
+  });
+}
+
+int amldist_group_begin(amldist_comm* comm) {
+  return guarded_on(comm, [&]() -> Result<void> {
+    return !is_usable(comm) ? Result<void>(refusal_of(comm)) : comm->impl->group_begin();
+  });
+}
+int amldist_group_end(amldist_comm* comm) {
+  return guarded_on(comm, [&]() -> Result<void> {
+    return !is_usable(comm) ? Result<void>(refusal_of(comm)) : comm->impl->group_end();
+  });
+}
+
+int amldist_alloc(amldist_comm* comm, size_t bytes, void** memory) {
+  return guarded_on(comm, [&]() -> Result<void> {
+    if (memory == nullptr) return null_argument("amldist_alloc: the place for the memory");
+    *memory = nullptr;
+    if (!is_usable(comm)) return refusal_of(comm);
+    const auto got = comm->impl->allocate(bytes);
+    if (!got) return got.error();
+    *memory = *got;
+    return {};
+  });
+}
+int amldist_free(amldist_comm* comm, void* memory) {
+  return guarded_on(comm, [&]() -> Result<void> {
+    if (!is_usable(comm)) return refusal_of(comm);
+    return memory == nullptr ? Result<void>() : comm->impl->release(memory);
+  });
+}
+
+int amldist_register(amldist_comm* comm, void* buffer, size_t bytes) {
+  return guarded_on(comm, [&]() -> Result<void> {
+    return !is_usable(comm) ? Result<void>(refusal_of(comm)) : comm->impl->register_memory(buffer, bytes);
+  });
+}
+int amldist_deregister(amldist_comm* comm, void* buffer) {
+  return guarded_on(comm, [&]() -> Result<void> {
+    return !is_usable(comm) ? Result<void>(refusal_of(comm)) : comm->impl->deregister_memory(buffer);
+  });
+}
+
+int amldist_set_timeout(amldist_comm* comm, int timeout_ms) {
+  return guarded_on(comm, [&]() -> Result<void> {
+    if (!is_usable(comm)) return refusal_of(comm);
+    return comm->impl->set_timeout(std::chrono::milliseconds(timeout_ms));
+  });
+}
+int amldist_set_deterministic(amldist_comm* comm, int on) {
+  return guarded_on(comm, [&]() -> Result<void> {
+    if (!is_usable(comm)) return refusal_of(comm);
+    static_cast<void>(on);  // there is nothing to choose (amldist.h)
+    return {};
+  });
+}
+int amldist_set_stream(amldist_comm* comm, void* stream) {
+  return guarded_on(comm, [&]() -> Result<void> {
+    if (!is_usable(comm)) return refusal_of(comm);
+    comm->impl->set_stream(stream);
+    return {};
+  });
+}
+
+int amldist_abort(amldist_comm* comm) {
+  return guarded_on(comm, [&]() -> Result<void> {
+    if (!is_usable(comm)) return refusal_of(comm);
+    comm->impl->abort();
+    return {};
+  });
+}
+
+int amldist_health(const amldist_comm* comm) {
+  return guarded_on(comm, [&]() -> Result<void> {
+    if (!is_usable(comm)) return refusal_of(comm);
+    const auto diagnosis = comm->impl->health();
+    return diagnosis ? Result<void>(*diagnosis) : Result<void>();
+  });
+}
+
+int amldist_set_log(amldist_comm* comm, amldist_log_function function, void* context) {
+  return guarded_on(comm, [&]() -> Result<void> {
+    if (!is_usable(comm)) return refusal_of(comm);
+    if (function == nullptr) comm->impl->set_log(nullptr);
+    else comm->impl->set_log([function, context](const std::string& line) { function(line.c_str(), context); });
+    return {};
+  });
+}

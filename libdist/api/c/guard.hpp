@@ -1,0 +1,36 @@
+// The border between C++ and C: errors become status codes and a sentence per thread; exceptions end here.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <string_view>
+
+#include "amldist/amldist.h"
+#include "base/text/result.hpp"
+
+namespace amldist::api {
+
+/// Status code of an error class.
+[[nodiscard]] int status_of(Errc code) noexcept;
+
+/// Keeps the sentence for amldist_last_error() of this thread and returns its status.
+int fail(const Error& error) noexcept;
+
+/// Adds to what fail() keeps whom the error names.
+void name_culprit(int rank, std::string_view host, std::string_view operation, std::uint64_t number) noexcept;
+
+/// Runs a function that returns Result<void>; whatever it throws becomes AMLDIST_EINTERNAL.
+template <typename Body>
+int guarded(Body body) noexcept {
+  try {
+    const Result<void> result = body();
+    return result ? AMLDIST_OK : fail(result.error());
+  } catch (const std::exception& problem) {
+    return fail({Errc::internal, problem.what()});
+  } catch (...) {
+    return fail({Errc::internal, "unknown internal error"});
+  }
+}
+
+}  // namespace amldist::api

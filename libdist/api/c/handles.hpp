@@ -1,0 +1,55 @@
+// What the C interface's handles hold, and how a call gets at it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/text/result.hpp"
+#include "collective/communicator/communicator.hpp"
+
+struct amldist_comm {
+  std::shared_ptr<amldist::collective::Communicator> impl;  ///< the only owner; empty: finalized
+  bool is_step_world = false;                               ///< the process's one world of its step
+};
+struct amldist_request {
+  std::shared_ptr<amldist::collective::Request> impl;
+  std::weak_ptr<amldist::collective::Communicator> comm;  ///< knows whom an error names
+};
+
+namespace amldist::api {
+
+/// Why a handle cannot be used: it is NULL, finalized, or a copy that fork() made.
+[[nodiscard]] Error refusal_of(const amldist_comm* comm);
+
+/// In a child of the process that it belongs to.
+[[nodiscard]] Error forked();
+
+[[nodiscard]] inline bool is_usable(const amldist_comm* comm) noexcept {
+  return comm != nullptr && comm->impl != nullptr && comm->impl->is_here();
+}
+
+/// Takes the communicator out of its handle, which stays for a while: whoever uses it once more gets an error.
+[[nodiscard]] std::shared_ptr<collective::Communicator> retire(amldist_comm* comm);
+
+/// A process has one world of its step at a time; those that a caller describes count for themselves. Taken until the
+/// end of the scope, or until leave() where keep() was called. What is left of a world after a loss has a share of it:
+/// another world can be made when both have left.
+class WorldGuard {
+ public:
+  WorldGuard() noexcept;
+  ~WorldGuard();
+  WorldGuard(const WorldGuard&) = delete;
+  WorldGuard& operator=(const WorldGuard&) = delete;
+
+  [[nodiscard]] bool is_taken() const noexcept { return taken_; }
+  void keep() noexcept { kept_ = true; }
+  static void share() noexcept;
+  static void leave() noexcept;
+
+ private:
+  bool taken_;
+  bool kept_ = false;
+};
+
+}  // namespace amldist::api

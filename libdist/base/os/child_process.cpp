@@ -1,0 +1,203 @@
+#include "base/os/child_process.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <memory>
+
+#include "base/os/environment.hpp"
+#include "base/text/text.hpp"
+
+namespace amldist {
+namespace {
+
+/// posix_spawn() takes them as pointers that it does not write through.
+std::vector<char*> pointers_to(const std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+/// posix_spawn_file_actions_t that is destroyed.
+class StreamActions {
+ public:
+  explicit StreamActions(const ChildProgram& program) {
+    ::posix_spawn_file_actions_init(&actions_);
+    const std::array<int, 3> sources = {program.standard_input, program.standard_output, program.standard_error};
+    for (int stream = 0; stream < 3; ++stream) {
+      const int source = sources[static_cast<std::size_t>(stream)];
+      if (source != stream) ::posix_spawn_file_actions_adddup2(&actions_, source, stream);
+    }
+  }
+  StreamActions(const StreamActions&) = delete;
+  StreamActions& operator=(const StreamActions&) = delete;
+  ~StreamActions() { ::posix_spawn_file_actions_destroy(&actions_); }
+
+  [[nodiscard]] const posix_spawn_file_actions_t* get() const noexcept { return &actions_; }
+
+ private:
+  posix_spawn_file_actions_t actions_{};
+};
+
+/// posix_spawnattr_t that is destroyed.
+class SpawnAttributes {
+ public:
+  explicit SpawnAttributes(bool own_group) {
+    ::posix_spawnattr_init(&attributes_);
+    sigset_t none;
+    sigset_t restored;
+    sigemptyset(&none);
+    sigemptyset(&restored);
+    sigaddset(&restored, SIGPIPE);
+    ::posix_spawnattr_setsigmask(&attributes_, &none);
+    ::posix_spawnattr_setsigdefault(&attributes_, &restored);
+    const int group = own_group ? POSIX_SPAWN_SETPGROUP : 0;
+    ::posix_spawnattr_setflags(&attributes_,
+                               static_cast<short>(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | group));
+  }
+  SpawnAttributes(const SpawnAttributes&) = delete;
+  SpawnAttributes& operator=(const SpawnAttributes&) = delete;
+  ~SpawnAttributes() { ::posix_spawnattr_destroy(&attributes_); }
+
+  [[nodiscard]] const posix_spawnattr_t* get() const noexcept { return &attributes_; }
+
+ private:
+  posix_spawnattr_t attributes_{};
+};
+
+Errc class_of(int problem) noexcept {
+  if (problem == ENOENT || problem == ENOTDIR) return Errc::not_found;
+  return problem == EAGAIN || problem == ENOMEM ? Errc::internal : Errc::unavailable;
+}
+
+}  // namespace
+
+Result<ChildProcess> ChildProcess::start(const ChildProgram& program) {
+  const StreamActions actions(program);
+  const SpawnAttributes attributes(program.own_group);
+  const auto arguments = pointers_to(program.words);
+  const auto environment = program.environment ? *program.environment : all_own_variables();
+  const auto variables = pointers_to(environment);
+  pid_t child = none;
+  const int problem =
+      ::posix_spawnp(&child, arguments.front(), actions.get(), attributes.get(), arguments.data(), variables.data());
+  if (problem == 0) return ChildProcess(child);
+  return Error{class_of(problem),
+               text::concat({"cannot start ", text::quote(program.words.front()), ": ", std::strerror(problem)})};
+}
+
+Result<ChildProcess> ChildProcess::fork(const std::function<void()>& work) {
+  const pid_t child = ::fork();
+  if (child < 0) return Error{Errc::internal, text::concat({"fork: ", std::strerror(errno)})};
+  if (child > 0) return ChildProcess(child);
+  try {
+    work();
+  } catch (...) {
+    ::_exit(1);
+  }
+  ::_exit(0);
+}
+
+ChildProcess::~ChildProcess() {
+  if (id_ == none) return;
+  kill(SIGKILL);
+  static_cast<void>(wait_until(Clock::now() + std::chrono::milliseconds(100)));
+}
+
+void ChildProcess::kill(int signal) const noexcept {
+  if (id_ != none) static_cast<void>(::kill(id_, signal));
+}
+
+int ChildProcess::wait() noexcept {
+  if (id_ == none) return status_;
+  int status = 0;
+  while (::waitpid(id_, &status, 0) < 0 && errno == EINTR) continue;
+  id_ = none;
+  return status_ = shell_status(status);
+}
+
+std::optional<int> ChildProcess::wait_until(Clock::time_point deadline) noexcept {
+  constexpr timespec pause = {0, 1'000'000};
+  while (id_ != none) {
+    int status = 0;
+    const pid_t ended = ::waitpid(id_, &status, WNOHANG);
+    if (ended == id_ || (ended < 0 && errno == ECHILD)) {
+      id_ = none;
+      status_ = shell_status(status);
+      break;
+    }
+    if (Clock::now() >= deadline) return std::nullopt;
+    static_cast<void>(::nanosleep(&pause, nullptr));
+  }
+  return status_;
+}
+
+Error become(const std::vector<std::string>& words) {
+  const auto arguments = pointers_to(words);
+  ::execvp(arguments.front(), arguments.data());
+  const int problem = errno;
+  return {class_of(problem), text::concat({"cannot start ", text::quote(words.front()), ": ", std::strerror(problem)})};
+}
+
+int shell_status(int wait_status) noexcept {
+  return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+int signal_of(int shell_status) noexcept {
+  return shell_status > 128 && shell_status <= 128 + SIGRTMAX ? shell_status - 128 : 0;
+}
+
+Result<Pipe> Pipe::make() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    return Error{Errc::unavailable, text::concat({"no pipe can be made: ", std::strerror(errno)})};
+  return Pipe{FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+}
+
+Result<std::string> read_until_end(int descriptor, Clock::time_point deadline, std::size_t most) {
+  std::string out;
+  std::array<char, 4096> buffer{};
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    pollfd wanted = {descriptor, POLLIN, 0};
+    const int ready = left > 0 ? ::poll(&wanted, 1, static_cast<int>(std::min<long long>(left, INT32_MAX))) : 0;
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return Error{Errc::timeout, "it did not end in time"};
+    const ssize_t got = ::read(descriptor, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Error{Errc::unavailable, std::strerror(errno)};
+    if (got == 0) return out;
+    out.append(buffer.data(), static_cast<std::size_t>(got));
+    if (out.size() > most)
+      return Error{Errc::limit, text::concat({"it wrote more than ", std::to_string(most), " bytes"})};
+  }
+}
+
+Result<ChildOutput> output_of(ChildProgram program, Clock::time_point deadline, std::size_t most) {
+  auto output = Pipe::make();
+  if (!output) return output.error();
+  const FileDescriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null) return Error{Errc::unavailable, text::concat({"/dev/null: ", std::strerror(errno)})};
+  program.standard_input = null.get();
+  program.standard_output = output->writing.get();
+  program.standard_error = null.get();
+  auto child = ChildProcess::start(program);
+  if (!child) return child.error();
+  output->writing = FileDescriptor();
+  auto text = read_until_end(output->reading.get(), deadline, most);
+  if (!text) return text.error();
+  const auto status = child->wait_until(deadline);
+  if (!status) return Error{Errc::timeout, "it did not end in time"};
+  return ChildOutput{std::move(*text), *status};
+}
+
+}  // namespace amldist

@@ -1,0 +1,62 @@
+#include "base/os/process_tree.hpp"
+
+#include <dirent.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "base/os/whole_file.hpp"
+#include "base/text/text.hpp"
+
+namespace amldist {
+namespace {
+
+struct Process {
+  pid_t id;
+  pid_t parent;
+};
+
+std::optional<pid_t> parent_of(std::string_view id) {
+  return parent_in_stat(read_file_start(text::concat({"/proc/", id, "/stat"}), 512));
+}
+
+std::vector<Process> all_processes() {
+  std::vector<Process> processes;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc"), &::closedir);
+  while (const dirent* const entry = folder ? ::readdir(folder.get()) : nullptr) {
+    const auto id = text::to_number(entry->d_name, std::numeric_limits<pid_t>::max());
+    const auto parent = id ? parent_of(entry->d_name) : std::nullopt;
+    if (parent) processes.push_back({static_cast<pid_t>(*id), *parent});
+  }
+  return processes;
+}
+
+}  // namespace
+
+std::optional<pid_t> parent_in_stat(std::string_view stat) {
+  stat.remove_prefix(std::min(stat.rfind(')') + 1, stat.size()));
+  const auto fields = text::split(stat, ' ');
+  constexpr std::size_t parent_field = 2;  // behind an empty one and the state
+  if (fields.size() <= parent_field) return std::nullopt;
+  const auto parent = text::to_number(fields[parent_field], std::numeric_limits<pid_t>::max());
+  return parent ? std::optional(static_cast<pid_t>(*parent)) : std::nullopt;
+}
+
+std::vector<pid_t> descendants() {
+  const std::vector<Process> processes = all_processes();
+  std::vector<pid_t> family{::getpid()};
+  for (std::size_t next = 0; next < family.size() && family.size() <= processes.size(); ++next) {
+    const pid_t parent = family[next];
+    for (const Process& each : processes) {
+      if (each.parent == parent && each.id != parent) family.push_back(each.id);
+    }
+  }
+  family.erase(family.begin());
+  return family;
+}
+
+}  // namespace amldist

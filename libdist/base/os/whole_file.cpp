@@ -1,0 +1,142 @@
+#include "base/os/whole_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+
+#include "base/os/file_descriptor.hpp"
+#include "base/text/text.hpp"
+
+namespace amldist {
+bool write_all(int descriptor, std::string_view content) noexcept {
+  while (!content.empty()) {
+    const ssize_t written = ::write(descriptor, content.data(), content.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    content.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+namespace {
+
+/// The first bytes of a regular file: `most`, and a piece more of a file that has more.
+Result<std::string> read_beginning(const std::string& path, std::size_t most) {
+  const auto refuse = [] {
+    const bool missing = errno == ENOENT || errno == ENOTDIR;
+    return Error{missing ? Errc::not_found : Errc::unavailable, std::strerror(errno)};
+  };
+  // O_NONBLOCK: a FIFO in its place must not hold anybody up.
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (!file) return refuse();
+  struct stat status = {};
+  if (::fstat(file.get(), &status) != 0) return refuse();
+  if (!S_ISREG(status.st_mode)) return Error{Errc::invalid_argument, "not a regular file"};
+  std::string content;
+  std::array<char, 16384> buffer{};
+  while (content.size() <= most) {
+    const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return refuse();
+    if (got == 0) break;
+    content.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+  return content;
+}
+
+}  // namespace
+
+Result<std::string> read_whole_file(const std::string& path, std::size_t most) {
+  auto content = read_beginning(path, most);
+  if (content && content->size() > most)
+    return Error{Errc::limit, text::concat({"over ", std::to_string(most), " bytes"})};
+  return content;
+}
+
+std::string read_file_start(const std::string& path, std::size_t most) {
+  auto content = read_beginning(path, most);
+  if (!content) return {};
+  content->resize(std::min(content->size(), most));
+  return std::move(*content);
+}
+
+std::string first_line_of(const std::string& path) {
+  constexpr std::size_t longest_line = 4096;
+  const std::string content = read_file_start(path, longest_line);
+  return content.substr(0, content.find('\n'));
+}
+
+namespace {
+
+Error write_error() { return {Errc::unavailable, std::strerror(errno)}; }
+
+/// The path behind symbolic links, whether it exists or not. A link into
+/// /proc stands for a descriptor (/dev/stdout): then nothing, since its file must not be replaced.
+std::optional<std::string> behind_links(std::string path) {
+  constexpr int most_links = 32;
+  std::array<char, 4096> target{};
+  for (int i = 0; i < most_links; ++i) {
+    const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
+    if (length <= 0) return path;
+    const std::string_view next(target.data(), static_cast<std::size_t>(length));
+    if (next.starts_with("/proc/") || path.starts_with("/proc/")) return std::nullopt;
+    path = next.starts_with('/') ? std::string(next) : path.substr(0, path.rfind('/') + 1) + std::string(next);
+  }
+  return path;
+}
+
+/// For devices, pipes and descriptors. O_NONBLOCK: a FIFO that nobody reads must not hold anybody up.
+Result<void> write_through(const std::string& path, std::string_view content) {
+  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (!file) return write_error();
+  const int flags = ::fcntl(file.get(), F_GETFL);
+  if (flags >= 0) static_cast<void>(::fcntl(file.get(), F_SETFL, flags & ~O_NONBLOCK));
+  if (!write_all(file.get(), content)) return write_error();
+  return {};
+}
+
+/// Writes beside `path` and renames. `old`: what is there, whose mode and owner stay; nullptr: nothing.
+Result<void> replace_file(const std::string& path, std::string_view content, const struct stat* old) {
+  const std::string beside = path + ".new." + std::to_string(::getpid());
+  const FileDescriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!file) return write_error();
+  if (old != nullptr) {
+    static_cast<void>(::fchown(file.get(), old->st_uid, old->st_gid) == 0);
+    static_cast<void>(::fchmod(file.get(), old->st_mode & 07777U));
+  }
+  if (write_all(file.get(), content) && ::rename(beside.c_str(), path.c_str()) == 0) return {};
+  const Error error = write_error();
+  static_cast<void>(::unlink(beside.c_str()));
+  return error;
+}
+
+}  // namespace
+
+Result<void> write_whole_file(const std::string& path, std::string_view content) {
+  struct stat status = {};
+  const bool exists = ::stat(path.c_str(), &status) == 0;
+  if (!exists && errno != ENOENT) return write_error();
+  if (exists && S_ISDIR(status.st_mode)) {
+    errno = EISDIR;
+    return write_error();
+  }
+  const auto target = behind_links(path);
+  if (!target || (exists && !S_ISREG(status.st_mode))) return write_through(path, content);
+  return replace_file(*target, content, exists ? &status : nullptr);
+}
+
+bool append_line(const std::string& path, std::string_view line) {
+  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK));
+  struct stat status = {};
+  if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
+  return ::write(file.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size());
+}
+
+}  // namespace amldist

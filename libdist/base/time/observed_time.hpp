@@ -1,0 +1,31 @@
+// Tells time in which a process ran from time in which it was stopped (SIGSTOP, scontrol suspend): whoever waits looks
+// at the clock again and again, and a look that comes much too late was not possible before.
+#pragma once
+
+#include <chrono>
+
+#include "base/time/clock.hpp"
+
+namespace amldist {
+
+/// For one thread that looks about every `planned`. A busy machine delays looks as well; only what is longer than
+/// `delay` counts as a stop.
+class ObservedTime {
+ public:
+  ObservedTime(std::chrono::milliseconds planned, std::chrono::milliseconds delay) : planned_(planned), delay_(delay) {}
+
+  /// How long the thread was stopped before this look; zero in a process that runs.
+  [[nodiscard]] Clock::duration missed(Clock::time_point now) noexcept {
+    const auto last = last_look_ == Clock::time_point() ? now : last_look_;
+    last_look_ = now;
+    const auto between = now - last;
+    return between > delay_ ? between - planned_ : Clock::duration::zero();
+  }
+
+ private:
+  std::chrono::milliseconds planned_;
+  std::chrono::milliseconds delay_;
+  Clock::time_point last_look_;
+};
+
+}  // namespace amldist

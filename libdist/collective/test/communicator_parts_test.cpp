@@ -1,0 +1,136 @@
+// Parts of a communicator that work without other ranks.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "collective/communicator/context/refused_calls.hpp"
+#include "collective/communicator/record_place.hpp"
+#include "collective/communicator/split_requests.hpp"
+
+namespace amldist::collective::communicator_parts_test {
+namespace {
+
+// ---- split ----
+TEST(SplitRequests, TravelAsText) {
+  for (const SplitRequest request : {SplitRequest{0, 0}, SplitRequest{-1, 7}, SplitRequest{INT32_MAX, INT32_MIN}}) {
+    const auto read = parse_split_request(to_string(request));
+    EXPECT_EQ(read.color, request.color);
+    EXPECT_EQ(read.key, request.key);
+  }
+}
+
+TEST(SplitRequests, OrderRanksByKeyAndThenByRank) {
+  const std::vector<SplitRequest> requests = {{1, 5}, {0, 0}, {1, -2}, {1, 5}, {-1, 0}};
+  EXPECT_EQ(ranks_of_color(requests, 1), (std::vector<std::uint32_t>{2, 0, 3}));
+  EXPECT_EQ(ranks_of_color(requests, 0), (std::vector<std::uint32_t>{1}));
+}
+
+TEST(SplitRequests, GiveEachCommunicatorANumberOfItsOwn) {
+  EXPECT_EQ(split_id(7, 1, 0), split_id(7, 1, 0));
+  EXPECT_NE(split_id(7, 1, 0), split_id(7, 1, 1));
+  EXPECT_NE(split_id(7, 1, 0), split_id(7, 2, 0));
+  EXPECT_NE(split_id(7, 1, 0), split_id(8, 1, 0));
+}
+
+// ---- where calls are recorded ----
+amldist::EnvironmentReader task(std::map<std::string, std::string, std::less<>> more) {
+  more.insert({{"SLURM_JOB_ID", "42"}, {"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "8"}});
+  return [more](std::string_view name) -> std::optional<std::string> {
+    const auto found = more.find(name);
+    return found != more.end() ? std::optional(found->second) : std::nullopt;
+  };
+}
+
+TEST(RecordPlace, OfAWorldFromAStoreIsTheStepThatItsProcessesAreIn) {
+  const auto environment = task({{"SLURM_PROCID", "5"}, {"SLURM_LOCALID", "1"}});
+  ASSERT_EQ(rank_in_step(environment), "42.0 5/8");
+  const amldist::trace::RecorderOwner own = {"world-1", 1, 2, 0, "node2"};
+  const auto place = shared_place({"42.0 7/8", "42.0 5/8"}, own, environment);
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->owner.job, "42.0");
+  EXPECT_EQ(place->owner.rank, 5U);
+  EXPECT_EQ(place->owner.size, 8U);
+  EXPECT_EQ(place->owner.local_rank, 1U);
+  EXPECT_EQ(place->owner.host, "node2");
+  EXPECT_EQ(place->step_ranks, (std::vector<std::uint32_t>{7, 5}));
+}
+
+TEST(RecordPlace, IsOneOfItsOwnWhereItsProcessesHaveNoRanksInOneStep) {
+  const auto environment = task({{"SLURM_PROCID", "5"}});
+  const amldist::trace::RecorderOwner own = {"world-1", 1, 2, 0, "node2"};
+  EXPECT_FALSE(shared_place({"42.0 5/8", "42.0 5/8"}, own, environment)) << "two processes of one task";
+  EXPECT_FALSE(shared_place({"42.1 7/8", "42.0 5/8"}, own, environment)) << "two steps";
+  EXPECT_FALSE(shared_place({"", "42.0 5/8"}, own, environment)) << "one of them is in none";
+  EXPECT_FALSE(shared_place({"42.0 7/8", ""}, own, environment));
+  for (const char* const wrong : {"42.0 8/8", "42.0 x/8", "42.0 7", "../x 7/8", "42.0 7/9", " "})
+    EXPECT_FALSE(shared_place({wrong, "42.0 5/8"}, own, environment)) << wrong;
+}
+
+TEST(RecordPlace, IsCalledAsThePluginCallsATracedStep) {
+  EXPECT_EQ(step_name(task({})), "42.0");
+  EXPECT_EQ(step_name(task({{"AMLDIST_TRACE", "41.0"}})), "41.0") << "a component of a heterogeneous step";
+  EXPECT_EQ(step_name(task({{"AMLDIST_TRACE", "../x"}})), "42.0");
+  EXPECT_FALSE(step_name([](std::string_view) { return std::nullopt; }));
+}
+
+// ---- sequence numbers ----
+calls::Call call_of(calls::Operation operation, int root = 0) {
+  calls::Call call;
+  call.operation = operation;
+  call.root = root;
+  return call;
+}
+
+TEST(SequenceNumbers, CountCollectivesAndMessagesApart) {
+  SequenceNumbers numbers(3);
+  EXPECT_EQ(numbers.next(call_of(calls::Operation::barrier), false), 1U);
+  EXPECT_EQ(numbers.next(call_of(calls::Operation::send, 2), false), 1U);
+  EXPECT_EQ(numbers.next(call_of(calls::Operation::recv, 1), false), 2U);
+  EXPECT_EQ(numbers.next(call_of(calls::Operation::allreduce), false), 2U);
+  EXPECT_EQ(numbers.next(call_of(calls::Operation::send, 2), true), 3U);  // on a device: not tallied
+  EXPECT_EQ(numbers.peek(call_of(calls::Operation::barrier)), 3U);
+  EXPECT_EQ(numbers.peek(call_of(calls::Operation::send)), 4U);
+  EXPECT_EQ(std::vector(numbers.sent().begin(), numbers.sent().end()), (std::vector<std::uint64_t>{0, 0, 1}));
+  EXPECT_EQ(numbers.received(), 1U);
+}
+
+// ---- observers ----
+struct Seen : CallObserver {
+  [[nodiscard]] Ticket begin(const calls::Call& call, std::uint64_t /*began*/) override {
+    begun.push_back(call.sequence);
+    return begun.size();
+  }
+  void complete(Ticket ticket) override { completed.push_back(ticket); }
+  void fail(Ticket ticket, const Error& error) override {
+    failed.push_back(ticket);
+    why = error.message;
+  }
+  std::vector<std::uint64_t> begun;
+  std::vector<Ticket> completed;
+  std::vector<Ticket> failed;
+  std::string why;
+};
+
+TEST(RefusedCalls, TellTheObserverOfTheFirstOnly) {
+  world::ControlChannel channel(world::single_process_world("node"), false);
+  CommContext context(channel, std::make_shared<world::CommWatch>(1, std::vector<std::uint32_t>{0}, 0),
+                      milliseconds(1000));
+  SequenceNumbers numbers(1);
+  static_cast<void>(numbers.next(call_of(calls::Operation::barrier), false));
+  Seen seen;
+  RefusedCalls refused(context, numbers, seen);
+  context.watch().give_diagnosis({Errc::peer, "rank 3 has ended"});
+  for (int i = 0; i < 2; ++i) {
+    const Error refusal = refused.refuse(call_of(calls::Operation::allreduce), 0);
+    EXPECT_EQ(refusal.code, Errc::aborted);
+    EXPECT_EQ(refusal.message, "rank 3 has ended");
+  }
+  EXPECT_EQ(seen.begun, std::vector<std::uint64_t>{2});  // the number that it would have had
+  EXPECT_EQ(seen.failed, std::vector<CallObserver::Ticket>{1});
+  EXPECT_EQ(seen.why, "rank 3 has ended");
+  EXPECT_TRUE(seen.completed.empty());
+}
+
+}  // namespace
+}  // namespace amldist::collective::communicator_parts_test

@@ -1,0 +1,454 @@
+// Messages through the rings of one node, step by step. Both ends are in one process, so that a test decides which end
+// makes progress, and can write invalid data into the ring.
+#include "collective/transport/node_transport.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <thread>
+
+namespace amldist::collective {
+namespace {
+
+/// Notes what it is told.
+class WitnessWatchdog final : public calls::Watchdog {
+ public:
+  [[nodiscard]] Result<void> keep_waiting(int rank) override {
+    asked.push_back(rank);
+    return {};
+  }
+  [[nodiscard]] Error differs(int rank) override { return {Errc::peer, "differs " + std::to_string(rank)}; }
+  [[nodiscard]] Error lost(int rank, std::string_view what) override {
+    return {Errc::peer, "lost " + std::to_string(rank) + ": " + std::string(what)};
+  }
+  [[nodiscard]] Clock::time_point deadline() const noexcept override { return Clock::time_point::max(); }
+
+  std::vector<int> asked;
+};
+
+/// Accepts messages to other nodes and never moves them.
+class OtherNodes final : public Transport {
+ public:
+  explicit OtherNodes(std::vector<int>& peers) : peers_(peers) {}
+  [[nodiscard]] std::string_view name() const noexcept override { return "other nodes"; }
+  [[nodiscard]] std::size_t part_bytes() const noexcept override { return 4096; }
+  [[nodiscard]] bool serves_any_thread() const noexcept override { return true; }
+  [[nodiscard]] Result<void> post(const Message& message, Direction /*direction*/, std::size_t& left,
+                                  calls::Watchdog& /*watchdog*/) override {
+    peers_.push_back(message.peer);
+    ++left;
+    return {};
+  }
+  [[nodiscard]] Result<bool> progress(calls::Watchdog& /*watchdog*/) override { return false; }
+  bool rest(int /*idle*/) override { return true; }
+  [[nodiscard]] int awaited() const noexcept override {
+    return peers_.empty() ? calls::Watchdog::anyone : peers_.front();
+  }
+  void give_up() noexcept override { peers_.clear(); }
+
+ private:
+  std::vector<int>& peers_;
+};
+
+SharedMemory make_memory() {
+  auto made = SharedMemory::create(NodeTransport::memory_bytes(3));
+  return std::move(*made);
+}
+
+std::vector<std::byte> pattern(std::size_t bytes, unsigned salt) {
+  std::vector<std::byte> out(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(i * 31 + i / 251 + salt);
+  return out;
+}
+
+/// Ranks 2, 5 and 6 of a communicator are one node.
+class NodeTransportTest : public ::testing::Test {
+ protected:
+  static constexpr int first = 2;
+  static constexpr int second = 5;
+  static constexpr int third = 6;
+
+  NodeTransportTest() : memory_(make_memory()) { replace_ends(nullptr); }
+  void replace_ends(const PeerMemory* peers) {
+    ends_.clear();
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      ends_.push_back(std::make_unique<NodeTransport>(std::make_unique<OtherNodes>(elsewhere), memory_.data(),
+                                                      NodeGroup{i, 3, {first, second, third}, "node7"}, true, peers));
+    }
+  }
+  [[nodiscard]] NodeTransport& end(int rank) { return *ends_[rank == first ? 0 : rank == second ? 1 : 2]; }
+  /// The ring from the first rank to the second.
+  [[nodiscard]] MessageRing& ring() { return reinterpret_cast<MessageRing*>(memory_.data())[1]; }
+
+  void post(int rank, Direction direction, int peer, std::vector<std::byte>& data, std::size_t& left,
+            std::uint32_t signature = 7) {
+    EXPECT_TRUE(end(rank).post({peer, data.data(), data.size(), signature, false}, direction, left, watchdog));
+  }
+  /// Lets both ends make progress in turn until neither can.
+  void run(int one, int other) {
+    for (bool moved = true; moved;) {
+      const auto a = end(one).progress(watchdog);
+      const auto b = end(other).progress(watchdog);
+      ASSERT_TRUE(a && b);
+      moved = *a || *b;
+    }
+  }
+  /// One message from the first rank to the second.
+  void exchange(std::size_t length, unsigned salt) {
+    std::vector<std::byte> given = pattern(length, salt);
+    std::vector<std::byte> got(length);
+    std::size_t sending = 0;
+    std::size_t receiving = 0;
+    post(second, Direction::receive, first, got, receiving);
+    post(first, Direction::send, second, given, sending);
+    run(first, second);
+    EXPECT_EQ(sending + receiving, 0U) << length;
+    EXPECT_EQ(got, given) << length;
+  }
+  [[nodiscard]] std::string error_of(int rank) {
+    const auto moved = end(rank).progress(watchdog);
+    return moved ? "none" : moved.error().message;
+  }
+
+  WitnessWatchdog watchdog;
+  std::vector<int> elsewhere;
+
+ private:
+  SharedMemory memory_;
+  std::vector<std::unique_ptr<NodeTransport>> ends_;
+};
+
+constexpr std::size_t header = 16;
+
+TEST_F(NodeTransportTest, EveryLengthAtABorderArrives) {
+  std::vector<std::size_t> lengths = {0, 1, header - 1, header, header + 1};
+  for (const std::size_t lines : {1UL, 2UL, 256UL, 1024UL, 2048UL}) {  // 16, 64 and 128 KiB
+    const std::size_t border = lines * MessageRing::line;
+    for (const std::size_t base : {border - header, border}) {
+      for (const std::size_t length : {base - 1, base, base + 1}) lengths.push_back(length);
+    }
+  }
+  lengths.push_back(10 * MessageRing::capacity + 333);
+  for (const std::size_t length : lengths) exchange(length, 3);  // each begins where the last one ended
+}
+
+TEST_F(NodeTransportTest, ManyAreSentBeforeTheFirstIsReceived) {
+  constexpr std::size_t many = 3000;  // some times what the ring holds
+  std::deque<std::vector<std::byte>> given;
+  std::deque<std::vector<std::byte>> got;
+  std::size_t sending = 0;
+  std::size_t receiving = 0;
+  for (std::size_t i = 0; i < many; ++i) {
+    given.push_back(pattern(i % 130, static_cast<unsigned>(i)));
+    post(first, Direction::send, second, given.back(), sending);
+    ASSERT_TRUE(end(first).progress(watchdog));
+  }
+  EXPECT_GT(sending, 0U);
+  EXPECT_LT(sending, many);
+  for (std::size_t i = 0; i < many; ++i) {
+    got.emplace_back(given[i].size());
+    post(second, Direction::receive, first, got.back(), receiving);
+  }
+  run(first, second);
+  EXPECT_EQ(sending + receiving, 0U);
+  EXPECT_EQ(got, given);
+}
+
+TEST_F(NodeTransportTest, BothDirectionsAreLongAtOnce) {
+  std::vector<std::byte> given[2] = {pattern(1000003, 1), pattern(777777, 2)};
+  std::vector<std::byte> got[2] = {std::vector<std::byte>(777777), std::vector<std::byte>(1000003)};
+  std::size_t left = 0;
+  post(first, Direction::send, second, given[0], left);
+  post(second, Direction::send, first, given[1], left);
+  run(first, second);  // neither gets far: nobody receives yet
+  EXPECT_EQ(left, 2U);
+  post(first, Direction::receive, second, got[0], left);
+  post(second, Direction::receive, first, got[1], left);
+  run(first, second);
+  EXPECT_EQ(left, 0U);
+  EXPECT_EQ(got[0], given[1]);
+  EXPECT_EQ(got[1], given[0]);
+}
+
+/// Lets a thread sanitizer see both ends.
+TEST_F(NodeTransportTest, TheEndsRunAtTheSameTime) {
+  constexpr int rounds = 200;
+  const auto talk = [this](int rank, int peer) {
+    WitnessWatchdog own_watchdog;
+    for (std::size_t i = 0; i < rounds; ++i) {
+      std::vector<std::byte> given = pattern(i * i * 11, static_cast<unsigned>(rank));
+      std::vector<std::byte> got(given.size());
+      const Message send = {peer, given.data(), given.size(), 7, false};
+      const Message receive = {peer, got.data(), got.size(), 7, false};
+      ASSERT_TRUE(end(rank).exchange({&send, 1}, {&receive, 1}, own_watchdog));
+      ASSERT_EQ(got, pattern(got.size(), static_cast<unsigned>(peer)));
+    }
+  };
+  std::thread other(talk, second, first);
+  talk(first, second);
+  other.join();
+}
+
+TEST_F(NodeTransportTest, OnePeersFullRingHoldsUpNothingWithAnother) {
+  std::vector<std::byte> stuck = pattern(1 << 20, 1);
+  std::vector<std::byte> given = pattern(100, 2);
+  std::vector<std::byte> got(100);
+  std::size_t never = 0;
+  std::size_t left = 0;
+  post(first, Direction::send, second, stuck, never);
+  post(first, Direction::send, third, given, left);
+  post(third, Direction::receive, first, got, left);
+  run(first, third);
+  EXPECT_EQ(never, 1U);
+  EXPECT_EQ(left, 0U);
+  EXPECT_EQ(got, given);
+}
+
+TEST_F(NodeTransportTest, AnotherMessageThanIsExpectedIsNoticed) {
+  std::vector<std::byte> given = pattern(100, 1);
+  std::vector<std::byte> shorter(99);
+  std::size_t left = 0;
+  post(first, Direction::send, second, given, left, 7);
+  EXPECT_EQ(error_of(first), "none");
+  post(second, Direction::receive, first, given, left, 8);
+  EXPECT_EQ(error_of(second), "differs 2");
+  post(first, Direction::send, third, given, left);
+  EXPECT_EQ(error_of(first), "none");
+  post(third, Direction::receive, first, shorter, left);
+  EXPECT_EQ(error_of(third), "differs 2");
+}
+
+TEST_F(NodeTransportTest, OnlyTheNodesOwnRanksAreNeighbours) {
+  std::vector<std::byte> data(8);
+  std::size_t left = 0;
+  for (const int peer : {0, 3, first, 7}) post(first, Direction::send, peer, data, left);  // to itself, too
+  EXPECT_EQ(elsewhere, (std::vector<int>{0, 3, first, 7}));
+  EXPECT_EQ(end(first).awaited(), 0);
+  post(first, Direction::receive, third, data, left);
+  EXPECT_EQ(end(first).awaited(), third);
+  end(first).give_up();
+  EXPECT_EQ(end(first).awaited(), calls::Watchdog::anyone);
+}
+
+TEST_F(NodeTransportTest, TheWatchdogIsAskedAboutEveryNeighbour) {
+  std::vector<std::byte> data(8);
+  std::size_t left = 0;
+  post(first, Direction::receive, second, data, left);
+  post(first, Direction::receive, third, data, left);
+  post(first, Direction::receive, third, data, left);
+  ASSERT_TRUE(end(first).keep_waiting(watchdog));
+  EXPECT_EQ(watchdog.asked.front(), second);
+  EXPECT_EQ(std::ranges::count(watchdog.asked, third), 1);
+}
+
+TEST_F(NodeTransportTest, AWaitEndsByAskingAndCanBeInterrupted) {
+  std::vector<std::byte> data(8);
+  std::size_t left = 0;
+  post(first, Direction::receive, second, data, left);
+  bool asks = false;
+  for (int idle = 1; !asks; ++idle) asks = end(first).rest(idle);
+  end(first).interrupt();
+  EXPECT_TRUE(end(first).rest(1 << 20));
+}
+
+/// Positions that no correct peer can publish.
+class DamagedRing : public NodeTransportTest, public ::testing::WithParamInterface<std::uint64_t> {};
+
+TEST_P(DamagedRing, IsNoticedByTheReader) {
+  std::vector<std::byte> data(1000);
+  std::size_t left = 0;
+  post(second, Direction::receive, first, data, left);
+  ring().written = GetParam();
+  EXPECT_EQ(error_of(second), "lost 2: the ring in shared memory is damaged");
+}
+
+TEST_P(DamagedRing, IsNoticedByTheWriter) {
+  std::vector<std::byte> data(MessageRing::capacity + 1);
+  std::size_t left = 0;
+  post(first, Direction::send, second, data, left);
+  EXPECT_EQ(error_of(first), "none");
+  ring().taken = MessageRing::capacity - GetParam();
+  EXPECT_EQ(error_of(first), "lost 5: the ring in shared memory is damaged");
+}
+
+INSTANTIATE_TEST_SUITE_P(Counters, DamagedRing,
+                         ::testing::Values(MessageRing::capacity + MessageRing::line, ~std::uint64_t{0}, 63, 1,
+                                           std::uint64_t{1} << 63));
+
+/// The word of a message reaches the reader before the writer's position does.
+TEST_F(NodeTransportTest, AnAnnouncedMessageArrivesBeforeThePositionDoes) {
+  for (const std::size_t length : {0UL, 8UL, 48UL, 49UL, 5000UL}) {
+    std::vector<std::byte> given = pattern(length, 5);
+    std::vector<std::byte> got(length);
+    std::size_t sending = 0;
+    std::size_t receiving = 0;
+    post(first, Direction::send, second, given, sending);
+    post(second, Direction::receive, first, got, receiving);
+    const std::uint64_t before = ring().written;
+    ASSERT_EQ(error_of(first), "none");
+    const std::uint64_t position = ring().written.exchange(before);
+    EXPECT_EQ(error_of(second), "none");
+    EXPECT_EQ(receiving, 0U) << length;
+    EXPECT_EQ(got, given) << length;
+    std::vector<std::byte> next(1);
+    std::size_t waiting = 0;
+    post(second, Direction::receive, first, next, waiting);
+    EXPECT_EQ(error_of(second), "none") << "the position is behind what was taken";
+    ring().written = position;
+    EXPECT_EQ(error_of(second), "none");
+    EXPECT_EQ(waiting, 1U);
+    post(first, Direction::send, second, next, sending);
+    run(first, second);
+    EXPECT_EQ(waiting, 0U);
+  }
+}
+
+/// A position behind the last one that was seen was never written by a ring's writer.
+TEST_F(NodeTransportTest, APositionThatGoesBackIsDamage) {
+  std::vector<std::byte> data(MessageRing::capacity / 2 + 100);
+  std::size_t sending = 0;
+  std::size_t receiving = 0;
+  post(first, Direction::send, second, data, sending);
+  post(second, Direction::receive, first, data, receiving);
+  run(first, second);
+  ring().written = MessageRing::line;
+  post(second, Direction::receive, first, data, receiving);
+  EXPECT_EQ(error_of(second), "lost 2: the ring in shared memory is damaged");
+}
+
+/// Ranks that may read each other's memory, which is this process's for all of them.
+class FetchedMessageTest : public NodeTransportTest {
+ protected:
+  FetchedMessageTest() : sample_(4711) {
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(peers_.open(i, sample_.address()));
+    replace_ends(&peers_);
+  }
+  [[nodiscard]] std::uint64_t fetched() { return ring().fetched; }
+
+  PeerMemory::Sample sample_;
+  PeerMemory peers_{3};
+};
+
+TEST_F(FetchedMessageTest, LongMessagesAreTriedInBothWaysAndArriveInBoth) {
+  std::uint64_t before = 0;
+  for (const std::size_t length : {tuning::message_fetched_from, 100000UL, 1UL << 20, 5000001UL}) {
+    for (unsigned i = 0; i < 40; ++i) exchange(length, i);
+    EXPECT_GE(fetched(), before + tuning::messages_tried / 2) << length;
+    before = fetched();
+  }
+}
+
+TEST_F(FetchedMessageTest, ShortMessagesNeverAre) {
+  for (unsigned i = 0; i < 40; ++i) exchange(tuning::message_fetched_from - 1, i);
+  EXPECT_EQ(fetched(), 0U);
+}
+
+TEST_F(FetchedMessageTest, ASendIsCompleteWhenTheReceiverHasAllOfIt) {
+  exchange(100000, 1);  // the next one is fetched
+  std::vector<std::byte> given = pattern(100000, 2);
+  std::vector<std::byte> got(given.size());
+  std::size_t sending = 0;
+  std::size_t receiving = 0;
+  post(first, Direction::send, second, given, sending);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(error_of(first), "none");
+  EXPECT_EQ(sending, 1U);
+  post(second, Direction::receive, first, got, receiving);
+  run(first, second);
+  EXPECT_EQ(sending, 0U);
+  EXPECT_EQ(got, given);
+}
+
+TEST_F(FetchedMessageTest, ASenderThatGaveUpIsNotBelieved) {
+  exchange(100000, 1);
+  std::vector<std::byte> given = pattern(100000, 2);
+  std::vector<std::byte> got(given.size());
+  std::size_t sending = 0;
+  std::size_t receiving = 0;
+  post(first, Direction::send, second, given, sending);
+  EXPECT_EQ(error_of(first), "none");
+  end(first).give_up();
+  post(second, Direction::receive, first, got, receiving);
+  EXPECT_EQ(error_of(second), "lost 2: it has given up the call");
+}
+
+TEST_F(FetchedMessageTest, ABadBufferIsTheSendersError) {
+  exchange(100000, 1);
+  std::vector<std::byte> got(100000);
+  std::size_t sending = 0;
+  std::size_t receiving = 0;
+  auto* const nowhere = reinterpret_cast<std::byte*>(std::uintptr_t{4096});
+  EXPECT_TRUE(end(first).post({second, nowhere, got.size(), 7, false}, Direction::send, sending, watchdog));
+  EXPECT_EQ(error_of(first), "none");
+  post(second, Direction::receive, first, got, receiving);
+  EXPECT_EQ(error_of(second),
+            "rank 2 (node7) gave a buffer to send of which 100000 bytes are not its memory, or the kernel shows them "
+            "to no other process (Bad address): for the latter set AMLDIST_SINGLE_COPY=off");
+}
+
+TEST_F(FetchedMessageTest, AnImpossibleCountOfFetchedMessagesIsDamage) {
+  exchange(100000, 1);
+  std::vector<std::byte> given = pattern(100000, 2);
+  std::size_t sending = 0;
+  post(first, Direction::send, second, given, sending);
+  EXPECT_EQ(error_of(first), "none");
+  ring().fetched = 77;
+  EXPECT_EQ(error_of(first), "lost 5: the ring in shared memory is damaged");
+}
+
+TEST_F(NodeTransportTest, AnAddressThatNobodyMayReadIsAnotherMessage) {
+  std::vector<std::byte> given(100000);
+  std::size_t sending = 0;
+  std::size_t receiving = 0;
+  post(first, Direction::send, second, given, sending);
+  EXPECT_EQ(error_of(first), "none");
+  const std::uint64_t is_offered = std::uint64_t{1} << 62;
+  std::uint64_t word = 0;
+  std::memcpy(&word, ring().data, sizeof word);
+  word ^= is_offered;
+  std::memcpy(ring().data, &word, sizeof word);
+  post(second, Direction::receive, first, given, receiving);
+  EXPECT_EQ(error_of(second), "differs 2");
+}
+
+TEST(MessageWay, TheWriterTriesBothInTurnAndThenTakesWhatTheReaderPrefers) {
+  MessageWayChoice choice;
+  for (std::uint64_t i = 0; i < tuning::messages_tried; ++i) EXPECT_EQ(choice.fetches(100000, 0), i % 2 == 1);
+  EXPECT_FALSE(choice.fetches(100000, 0));
+  EXPECT_TRUE(choice.fetches(100000, 1U << tuning::message_class(100000)));
+  EXPECT_FALSE(choice.fetches(100000, 1U << tuning::message_class(1 << 20)));
+}
+
+TEST(MessageWay, TheReaderPrefersWhatWasFasterOnceItKnowsBoth) {
+  MessageWayTimes times;
+  const std::uint64_t bit = 1U << tuning::message_class(100000);
+  EXPECT_EQ(times.note(100000, false, 200), 0U);
+  EXPECT_EQ(times.note(100000, true, 100), bit);
+  EXPECT_EQ(times.note(1 << 20, true, 100), bit) << "each class has times of its own";
+  EXPECT_EQ(times.note(100000, false, 98), bit) << "a difference of a twentieth changes nothing";
+  EXPECT_EQ(times.note(100000, false, 50), 0U);
+}
+
+TEST(MessageWay, OldTimesCountLessAndLess) {
+  MessageWayTimes times;
+  static_cast<void>(times.note(100000, true, 100));
+  EXPECT_EQ(times.note(100000, false, 50), 0U);
+  std::uint64_t preferred = 0;
+  for (int i = 0; i < 200; ++i) preferred = times.note(100000, false, 300);  // the processors have moved
+  EXPECT_EQ(preferred, 1U << tuning::message_class(100000));
+}
+
+/// A header with an impossible length is compared with the expected one; nothing is allocated.
+TEST_F(NodeTransportTest, AHeaderOfNonsenseIsAnotherMessage) {
+  const std::uint64_t nonsense[2] = {7, ~std::uint64_t{0}};
+  std::memcpy(ring().data, nonsense, sizeof nonsense);
+  ring().written = MessageRing::line;
+  std::vector<std::byte> data(8);
+  std::size_t left = 0;
+  post(second, Direction::receive, first, data, left);
+  EXPECT_EQ(error_of(second), "differs 2");
+}
+
+}  // namespace
+}  // namespace amldist::collective

@@ -1,0 +1,26 @@
+// Variables that the plugin sets for libamldist, beside those of the frameworks.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/text/setting.hpp"
+
+namespace amldist::launch {
+namespace variable {
+
+inline constexpr std::string_view rdma = "AMLDIST_RDMA";
+inline constexpr std::string_view rdma_sku = "AMLDIST_RDMA_SKU";
+inline constexpr std::string_view secret = "AMLDIST_SECRET";
+inline constexpr std::string_view step_secret = "AMLDIST_STEP_SECRET";
+
+}  // namespace variable
+
+/// The table, sorted by name.
+[[nodiscard]] std::span<const SettingDescription> setting_descriptions() noexcept;
+
+/// Whether a world without a secret, or with one that others may have read, is refused.
+enum class SecretPolicy : std::uint8_t { prefer, require };
+
+}  // namespace amldist::launch

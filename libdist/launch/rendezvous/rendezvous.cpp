@@ -1,0 +1,89 @@
+#include "launch/rendezvous/rendezvous.hpp"
+
+#include "base/text/text.hpp"
+#include "launch/rendezvous/stamp.hpp"
+#include "launch/rendezvous/step_port.hpp"
+
+namespace amldist::launch {
+namespace {
+
+using text::concat;
+using text::quote;
+
+struct Choice {
+  std::string value;
+  Origin origin;
+};
+
+Choice choose_address(const Spec& spec, const RendezvousFacts& facts, const EnvironmentReader& environment) {
+  if (spec.master_addr.form == MasterAddress::Form::host) return {spec.master_addr.host, Origin::option};
+  if (spec.master_addr.form == MasterAddress::Form::site_default) {
+    if (auto own = users_own(environment, "MASTER_ADDR")) return {std::move(*own), Origin::environment};
+  }
+  return {facts.address, Origin::computed};
+}
+
+struct PortChoice {
+  std::uint16_t port;
+  Origin origin;
+};
+
+Result<PortChoice> choose_port(const Spec& spec, const RendezvousFacts& facts, const EnvironmentReader& environment) {
+  if (spec.master_port) return PortChoice{*spec.master_port, Origin::option};
+  if (const auto own = users_own(environment, "MASTER_PORT")) {
+    const auto port = text::to_number(*own, 65535);
+    if (!port || *port == 0) {
+      return Error{Errc::invalid_argument, concat({"MASTER_PORT is set to ", quote(*own),
+                                                   ", which is not a port from 1 to 65535: unset it or correct it"})};
+    }
+    return PortChoice{static_cast<std::uint16_t>(*port), Origin::environment};
+  }
+  if (const auto reserved = reserved_port(environment, PortPurpose::master))
+    return PortChoice{*reserved, Origin::reserved};
+  if (facts.ports.empty()) {
+    return Error{Errc::unavailable, "no port is left in the site's port_range: give master_port=N"};
+  }
+  return PortChoice{step_port(facts.ports, facts.job, facts.step_id), Origin::computed};
+}
+
+}  // namespace
+
+std::string_view to_string(Origin origin) noexcept {
+  switch (origin) {
+    case Origin::option:
+      return "option";
+    case Origin::environment:
+      return "your environment";
+    case Origin::reserved:
+      return "Slurm's reserved ports";
+    case Origin::computed:
+      return "aml-dist";
+  }
+  return "unknown";
+}
+
+Result<Rendezvous> settle(const Spec& spec, const RendezvousFacts& facts, const EnvironmentReader& environment,
+                          std::vector<std::string>& notes) {
+  Choice address = choose_address(spec, facts, environment);
+  // srun's choice was validated with the launch record. It may name an interface (master_address.hpp).
+  if (address.origin != Origin::computed && !is_host(address.value)) {
+    return Error{Errc::invalid_argument,
+                 concat({"MASTER_ADDR is set to ", quote(address.value),
+                         ", which is neither a host name nor an IPv4 address: unset it or correct it"})};
+  }
+  const auto port = choose_port(spec, facts, environment);
+  if (!port) return port.error();
+  Rendezvous rendezvous{std::move(address.value), port->port, address.origin, port->origin, facts.node_hosts};
+  const bool own_address = rendezvous.address_origin == Origin::environment;
+  const bool own_port = rendezvous.port_origin == Origin::environment;
+  if (own_address || own_port) {
+    const std::string number = std::to_string(rendezvous.port);
+    notes.push_back(
+        concat({"keeping your ", own_address ? concat({"MASTER_ADDR=", rendezvous.address}) : std::string(),
+                own_address && own_port ? " and " : "", own_port ? concat({"MASTER_PORT=", number}) : std::string(),
+                ": unset to let aml-dist choose"}));
+  }
+  return rendezvous;
+}
+
+}  // namespace amldist::launch

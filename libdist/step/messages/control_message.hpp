@@ -1,0 +1,67 @@
+// Questions and answers between srun and the nodes of its step, beyond failure_report.hpp and server_release.hpp.
+//
+// A node of a heterogeneous step asks srun for its launch record, because no variable can carry it:
+//
+//   aml-dist;1;00c0ffee00c0ffee;which-record                      to srun
+//   aml-dist;1;00c0ffee00c0ffee;record;1;step=12.0;addr=...       from srun: the text of launch_record.hpp
+//
+// If the site names an interface for MASTER_ADDR, only rank 0's node knows the address. It reports the address to srun,
+// which answers `heard`. The other nodes ask srun until it knows:
+//
+//   aml-dist;1;00c0ffee00c0ffee;address;10.0.0.1                  from rank 0's node to srun, from srun to the others
+//   aml-dist;1;00c0ffee00c0ffee;which-address                     to srun
+//   aml-dist;1;00c0ffee00c0ffee;not-yet                           from srun
+//   aml-dist;1;00c0ffee00c0ffee;no-address                        if rank 0's node has none, in place of `address`
+//
+// Under hang= each node tells srun every few seconds how long its longest wait is, in milliseconds. srun answers
+// `heard`; `wants-states`, for the state of every rank (step_messages/rank_state.hpp); or `wants-stacks` with ranks:
+//
+//   aml-dist;1;00c0ffee00c0ffee;waits;61200                       to srun
+//   aml-dist;1;00c0ffee00c0ffee;shares;node2 2:0:40:612:612:r1=9  to srun: the text of wait_shares.hpp
+//   aml-dist;1;00c0ffee00c0ffee;wants-stacks;2,0                  from srun
+//   aml-dist;1;00c0ffee00c0ffee;stack;2;0;thread 1234 ...         to srun, in pieces
+//
+// Rank 0's node has a deputy, to whom the nodes tell the same when srun does not answer any more. It tells srun its
+// port, and the nodes ask srun where it is:
+//
+//   aml-dist;1;00c0ffee00c0ffee;deputy;40123                      to srun, which answers `heard`
+//   aml-dist;1;00c0ffee00c0ffee;which-deputy                      to srun
+//   aml-dist;1;00c0ffee00c0ffee;deputy;10.0.0.1:40123             from srun, or `not-yet`
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace amldist::step {
+
+/// Messages that carry only the token.
+enum class MessageType {
+  may_i_end,
+  not_yet,
+  end,
+  heard,
+  which_record,
+  which_address,
+  no_address,
+  use_fabric,
+  use_sockets,
+  refuse_step,
+  wants_states,
+  which_deputy
+};
+
+[[nodiscard]] std::string to_datagram(MessageType word, std::uint64_t token);
+/// nullopt for a datagram that to_datagram(..., token) cannot have written.
+[[nodiscard]] std::optional<MessageType> parse_message_type(std::string_view datagram, std::uint64_t token);
+
+/// Messages that carry a text.
+enum class Subject { record, address, waits, state, wants_stacks, stack, shares, deputy };
+
+[[nodiscard]] std::string to_datagram(Subject subject, std::string_view text, std::uint64_t token);
+/// The text inside `datagram`; nullopt for a datagram that to_datagram(subject, ..., token) cannot have written.
+[[nodiscard]] std::optional<std::string_view> parse_text(Subject subject, std::string_view datagram,
+                                                         std::uint64_t token);
+
+}  // namespace amldist::step

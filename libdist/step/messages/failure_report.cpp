@@ -1,0 +1,213 @@
+#include "step/messages/failure_report.hpp"
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cassert>
+#include <csignal>
+#include <limits>
+
+#include "base/text/text.hpp"
+#include "launch/option/spec.hpp"
+#include "launch/placement/task_map.hpp"
+#include "step/messages/datagram.hpp"
+#include "trace/diagnosis/last_call.hpp"
+
+namespace amldist::step {
+namespace {
+
+using text::concat;
+
+constexpr std::string_view report_version = "1";
+
+/// The value of "name=value".
+std::optional<std::string_view> value_of(std::string_view field, std::string_view name) {
+  const bool right_name = field.size() > name.size() && field.starts_with(name) && field[name.size()] == '=';
+  return right_name ? std::optional(field.substr(name.size() + 1)) : std::nullopt;
+}
+
+std::string_view word_of(FailureReport::Kind kind) {
+  return kind == FailureReport::Kind::failed ? "failed" : "refused";
+}
+
+std::optional<FailureReport::Kind> parse_kind(std::string_view word) {
+  if (word == "failed") return FailureReport::Kind::failed;
+  if (word == "refused") return FailureReport::Kind::refused;
+  return std::nullopt;
+}
+
+/// sigabbrev_np(3) is newer than the C libraries of some supported systems.
+std::string signal_name(int number) {
+  struct Name {
+    int number;
+    const char* name;
+  };
+  constexpr Name names[] = {{SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},       {SIGQUIT, "SIGQUIT"}, {SIGILL, "SIGILL"},
+                            {SIGTRAP, "SIGTRAP"}, {SIGABRT, "SIGABRT"},     {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},
+                            {SIGKILL, "SIGKILL"}, {SIGUSR1, "SIGUSR1"},     {SIGSEGV, "SIGSEGV"}, {SIGUSR2, "SIGUSR2"},
+                            {SIGPIPE, "SIGPIPE"}, {SIGALRM, "SIGALRM"},     {SIGTERM, "SIGTERM"}, {SIGXCPU, "SIGXCPU"},
+                            {SIGXFSZ, "SIGXFSZ"}, {SIGVTALRM, "SIGVTALRM"}, {SIGPROF, "SIGPROF"}, {SIGSYS, "SIGSYS"}};
+  const auto* const found = std::ranges::find(names, number, &Name::number);
+  return found != std::end(names) ? found->name : "";
+}
+
+std::string describe_exit(int status) {
+  // A shell exits with 128 + N when its program was killed by signal N.
+  constexpr int shells_offset = 128;
+  const std::string name = status > shells_offset ? signal_name(status - shells_offset) : "";
+  const std::string meaning = name.empty() ? "" : concat({" (128 + ", name, ")"});
+  return concat({"exit status ", std::to_string(status), meaning});
+}
+
+/// "0.3 s", "312 s", "2 h 5 min".
+std::string duration(std::uint64_t milliseconds) {
+  constexpr std::uint64_t second = 1000;
+  constexpr std::uint64_t minute = 60 * second;
+  constexpr std::uint64_t hour = 60 * minute;
+  if (milliseconds < 100 * second) {
+    return concat({std::to_string(milliseconds / second), ".", std::to_string(milliseconds % second / 100), " s"});
+  }
+  if (milliseconds < 100 * minute) return concat({std::to_string(milliseconds / second), " s"});
+  return concat({std::to_string(milliseconds / hour), " h ", std::to_string(milliseconds % hour / minute), " min"});
+}
+
+bool ended_by(std::uint32_t wait_status, int signal) {
+  const int status = static_cast<int>(wait_status);
+  return WIFSIGNALED(status) && WTERMSIG(status) == signal;
+}
+
+}  // namespace
+
+std::string ReportChannel::to_string() const {
+  return concat({report_version, ";port=", std::to_string(port), ";token=", to_hexadecimal(token)});
+}
+
+std::optional<ReportChannel> ReportChannel::parse(std::string_view text) {
+  if (text.size() > longest_datagram) return std::nullopt;
+  const auto fields = text::split(text, ';');
+  if (fields.size() != 3 || fields[0] != report_version) return std::nullopt;
+  const auto port = text::to_number(value_of(fields[1], "port").value_or(""), 65535);
+  const auto token = from_hexadecimal(value_of(fields[2], "token").value_or(""));
+  if (!port || *port == 0 || !token) return std::nullopt;
+  return ReportChannel{static_cast<std::uint16_t>(*port), *token};
+}
+
+std::string FailureReport::to_datagram(std::uint64_t token) const {
+  const std::string r = std::to_string(rank);
+  const std::string l = std::to_string(local_rank);
+  const std::string status = std::to_string(wait_status);
+  const std::string elapsed = std::to_string(elapsed_ms);
+  if (last_call.empty()) return seal(token, {word_of(kind), r, l, status, elapsed, host});
+  return seal(token, {word_of(kind), r, l, status, elapsed, host, last_call});
+}
+
+std::optional<FailureReport> FailureReport::parse(std::string_view datagram, std::uint64_t token) {
+  constexpr std::size_t field_count = 6;  // one more with the recorder's last call
+  constexpr std::uint64_t most_milliseconds = std::numeric_limits<std::uint64_t>::max() / 2;
+  constexpr std::uint64_t most_status = 0xffff;
+  const auto unsealed = unseal(datagram, token);
+  if (!unsealed || (unsealed->size() != field_count && unsealed->size() != field_count + 1)) return std::nullopt;
+  const auto& fields = *unsealed;
+  const bool tells_call = fields.size() > field_count;
+  const std::string_view last_call = tells_call ? fields[field_count] : std::string_view();
+  if (tells_call && !trace::is_last_call(last_call)) return std::nullopt;
+  const auto kind = parse_kind(fields[0]);
+  const auto rank = text::to_number(fields[1], most_tasks - 1);
+  const auto local_rank = text::to_number(fields[2], most_tasks - 1);
+  const auto status = text::to_number(fields[3], most_status);
+  const auto elapsed = text::to_number(fields[4], most_milliseconds);
+  if (!kind || !rank || !local_rank || !status || !elapsed || !launch::is_host(fields[5])) return std::nullopt;
+  return FailureReport{*kind,
+                       static_cast<std::uint32_t>(*rank),
+                       static_cast<std::uint32_t>(*local_rank),
+                       static_cast<std::uint32_t>(*status),
+                       *elapsed,
+                       std::string(fields[5]),
+                       std::string(last_call)};
+}
+
+std::string describe_end(std::uint32_t wait_status) {
+  const int status = static_cast<int>(wait_status);
+  if (!WIFSIGNALED(status)) return describe_exit(WEXITSTATUS(status));
+  const std::string name = signal_name(WTERMSIG(status));
+  return concat({"signal ", std::to_string(WTERMSIG(status)), name.empty() ? "" : concat({" (", name, ")"}),
+                 WCOREDUMP(status) ? ", core dumped" : ""});
+}
+
+void FirstFailure::take(const FailureReport& report) {
+  if (report.kind == FailureReport::Kind::refused) {
+    refused_ = true;
+    return;
+  }
+  const bool in_step = alike_.empty() || report.rank < alike_.size();
+  if (!in_step) return;
+  if (!is_failure(report.wait_status)) return take_unfinished(report);
+  if (!first_ || is_earlier_cause(report)) {
+    first_ = report;
+    alike_.assign(alike_.size(), false);
+    alike_count_ = 0;
+  }
+  const bool counts = report.wait_status == first_->wait_status && !alike_.empty();
+  if (!counts || alike_[report.rank]) return;
+  alike_[report.rank] = true;
+  ++alike_count_;
+}
+
+/// Whoever leaves in a call, or later than the first failure, was asked to end by a signal. The others' reports may
+/// come a moment earlier.
+void FirstFailure::take_unfinished(const FailureReport& report) {
+  constexpr std::uint64_t moment_ms = 200;  // nodes do not start a step at the same time
+  const bool is_late = first_ && report.elapsed_ms > first_->elapsed_ms + moment_ms;
+  if (!unfinished_ && !is_late && report.last_call.starts_with("after ")) unfinished_ = report;
+}
+
+/// Tasks that Slurm kills because of a first death are not broken by another rank either, but are reported after the
+/// cause.
+bool FirstFailure::is_earlier_cause(const FailureReport& report) const {
+  return trace::is_broken_by_another(first_->last_call) && !trace::is_broken_by_another(report.last_call);
+}
+
+/// Whether a task failed because another rank had left it: PMIx servers kill the others then, with SIGKILL, and Open
+/// MPI 5 ends a process whose call meets a closed connection.
+bool FirstFailure::has_unfinished_cause() const {
+  return unfinished_ && (ended_by(first_->wait_status, SIGKILL) || first_->last_call.starts_with("in "));
+}
+
+std::string FirstFailure::sentence(const RestOfStep& rest) const {
+  return concat({"first failure: ", description(rest)});
+}
+
+int FirstFailure::shell_status() const {
+  assert(stands());
+  const int status = static_cast<int>(first_->wait_status);
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+std::string FirstFailure::description(const RestOfStep& rest) const {
+  assert(stands());
+  const bool unfinished = has_unfinished_cause();
+  const FailureReport& cause = unfinished ? *unfinished_ : *first_;
+  return concat({"rank ", std::to_string(cause.rank), " (local ", std::to_string(cause.local_rank), ") on ", cause.host,
+                 ": ", describe_end(cause.wait_status), unfinished ? " without MPI_Finalize" : "", ", ",
+                 duration(cause.elapsed_ms), " after the start", cause.last_call.empty() ? "" : ", ", cause.last_call,
+                 unfinished ? "" : clause(rest)});
+}
+
+std::string FirstFailure::clause(const RestOfStep& rest) const {
+  const bool killed = ended_by(first_->wait_status, SIGKILL);
+  const bool terminated = ended_by(first_->wait_status, SIGTERM);
+  const bool all_alike = alike_.size() > 1 && alike_count_ == alike_.size();
+  // With kill_on_bad_exit Slurm sent SIGTERM to the other tasks because the first one failed.
+  if (all_alike && !(terminated && rest.kill_on_bad_exit)) {
+    return concat({"; all ", std::to_string(alike_.size()), " tasks ended so",
+                   killed || terminated ? ", as when somebody cancels the step" : ""});
+  }
+  if (rest.runs && !rest.kill_on_bad_exit) {
+    return concat({"; the others may wait for it: ",
+                   rest.has_srun ? "srun --kill-on-bad-exit would end the step" : "scancel would end the step"});
+  }
+  if (killed) return "; SIGKILL comes from outside: no memory left, or a cancelled step";
+  return "";
+}
+
+}  // namespace amldist::step

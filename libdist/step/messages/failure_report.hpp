@@ -1,0 +1,110 @@
+// Which task failed first: what nodes report to srun about failed tasks, and the one line that srun prints.
+//
+// srun listens on a UDP port and passes port and token to the nodes in one variable:
+//
+//   SLURM_AMLDIST_REPORT=1;port=40123;token=00c0ffee00c0ffee
+//
+// A node sends one datagram for each failed task, when its slurmstepd has reaped the task:
+//
+//   aml-dist;1;00c0ffee00c0ffee;failed;2;0;9;1234;node2        rank, local rank, wait status, milliseconds, host
+//
+// If the task's flight recorder has a last call, one more field follows: "in allreduce #42 (1048576 float32, 4 MiB)".
+// If another rank broke that call, the task ended as a consequence; the other rank's node may report a moment later.
+//
+// Under trace a node also reports a task that ended with status 0 without MPI_Finalize, with its last call. That is no
+// failure, but a PMIx server kills the others for it.
+//
+// Datagrams may be lost, duplicated or forged; all without the token are dropped. Slurm kills the rest of a step only
+// after srun has learned of the first death, and a node sends its report before it tells Slurm's srun. So the cause
+// arrives before Slurm's victims.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace amldist::step {
+
+inline constexpr const char* report_variable = "SLURM_AMLDIST_REPORT";
+
+/// Where srun listens, and the secret that it shares with the nodes of its step.
+struct ReportChannel {
+  std::uint16_t port = 0;
+  std::uint64_t token = 0;
+
+  [[nodiscard]] std::string to_string() const;
+  /// nullopt for a text that to_string() cannot have written.
+  [[nodiscard]] static std::optional<ReportChannel> parse(std::string_view text);
+
+  friend bool operator==(const ReportChannel&, const ReportChannel&) = default;
+};
+
+/// The end of one task, as its node saw it.
+struct FailureReport {
+  enum class Kind {
+    failed,   ///< the task ended with a signal or a status other than 0
+    refused,  ///< aml-dist refused to start it and has printed the reason
+  };
+  Kind kind = Kind::failed;
+  std::uint32_t rank = 0;
+  std::uint32_t local_rank = 0;
+  std::uint32_t wait_status = 0;  ///< as waitpid(2) gives it
+  std::uint64_t elapsed_ms = 0;   ///< since the step's start on that node
+  std::string host;
+  std::string last_call = {};  ///< text of trace::describe_last_call(); empty: unknown
+
+  [[nodiscard]] std::string to_datagram(std::uint64_t token) const;
+  /// nullopt for a datagram that to_datagram(token) cannot have written.
+  [[nodiscard]] static std::optional<FailureReport> parse(std::string_view datagram, std::uint64_t token);
+
+  friend bool operator==(const FailureReport&, const FailureReport&) = default;
+};
+
+/// Whether a wait status means failure.
+[[nodiscard]] constexpr bool is_failure(std::uint32_t wait_status) noexcept { return wait_status != 0; }
+
+/// "signal 9 (SIGKILL)", "signal 11 (SIGSEGV), core dumped", "exit status 7", "exit status 134 (128 + SIGABRT)".
+[[nodiscard]] std::string describe_end(std::uint32_t wait_status);
+
+/// What is known about the rest of the step when the line is printed.
+struct RestOfStep {
+  bool runs = false;              ///< some tasks still run
+  bool kill_on_bad_exit = false;  ///< Slurm ends the step when one task fails
+  bool has_srun = true;           ///< false: --kill-on-bad-exit, which srun obeys, would end nothing
+};
+
+/// Keeps the first report to arrive, prefers a cause to a consequence, and counts. Memory: one report and one bit per
+/// task.
+class FirstFailure {
+ public:
+  /// `tasks`: of the whole step; 0: unknown.
+  explicit FirstFailure(std::uint32_t tasks) : alike_(tasks) {}
+
+  void take(const FailureReport& report);
+
+  /// Whether there is a failure to print: a task failed, and no node refused the step.
+  [[nodiscard]] bool stands() const noexcept { return first_.has_value() && !refused_; }
+
+  /// "rank 2 (local 0) on node3: exit status 7, 3.1 s after the start", with advice. Only valid if stands() is true.
+  [[nodiscard]] std::string description(const RestOfStep& rest) const;
+  /// The line, without "aml-dist: ". Only valid if stands() is true.
+  [[nodiscard]] std::string sentence(const RestOfStep& rest) const;
+  /// How the task ended, as a shell says it: its exit status, or 128 + signal. Only when it stands.
+  [[nodiscard]] int shell_status() const;
+
+ private:
+  void take_unfinished(const FailureReport& report);
+  [[nodiscard]] bool is_earlier_cause(const FailureReport& report) const;
+  [[nodiscard]] bool has_unfinished_cause() const;
+  [[nodiscard]] std::string clause(const RestOfStep& rest) const;
+
+  std::optional<FailureReport> first_;
+  std::optional<FailureReport> unfinished_;  ///< ended with status 0 without MPI_Finalize, no later than first_
+  bool refused_ = false;
+  std::vector<bool> alike_;  ///< ranks that ended in the same way as the first
+  std::size_t alike_count_ = 0;
+};
+
+}  // namespace amldist::step

@@ -1,0 +1,310 @@
+#include "step/messages/rank_state.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/text/tasks_per_node.hpp"
+#include "base/text/text.hpp"
+#include "step/messages/datagram.hpp"
+
+namespace amldist::step {
+namespace {
+
+using text::concat;
+using trace::CallRecord;
+using trace::CommunicatorRecord;
+using trace::Recording;
+using trace::Writer;
+using trace::recorder_format::State;
+
+constexpr std::int64_t ns_per_ms = 1'000'000;
+constexpr std::array<std::string_view, 3> writers = {"runs", "stopped", "gone"};
+constexpr std::array<std::string_view, 4> sources = {"amldist", "mpi", "nccl", "torch"};
+
+/// Since its beginning, or its end if it has ended.
+std::int64_t age_ms(const CallRecord& call, std::int64_t now_ns) {
+  const std::int64_t last = call.pending() ? call.begin_ns() : std::max(call.begin_ns(), call.ended_ns);
+  return std::max<std::int64_t>(0, (now_ns - last) / ns_per_ms);
+}
+
+/// A word without blanks; "-" for an empty one.
+std::string word_of(std::string_view text) {
+  std::string word(text.substr(0, 64));
+  std::ranges::replace_if(
+      word, [](char c) { return c <= ' ' || c >= 0x7f; }, '_');
+  return word.empty() ? "-" : word;
+}
+
+/// Names may have blanks, so they stand at a line's end.
+std::string name_of(std::string_view text) {
+  std::string name(text.substr(0, 64));
+  std::ranges::replace_if(
+      name, [](char c) { return c < ' ' || c >= 0x7f; }, '?');
+  return name.empty() ? "-" : name;
+}
+
+std::string comm_line(const CommunicatorRecord& communicator) {
+  const auto& ranks = communicator.world_ranks;
+  const bool is_row = ranks.is_row();
+  return concat({"comm ", to_hexadecimal(communicator.id), " ", std::to_string(communicator.rank), " ",
+                 std::to_string(communicator.size), " ", std::to_string(communicator.entered), " ",
+                 is_row ? std::to_string(ranks[0]) : "-", " ", std::to_string(ranks.stride()), " ",
+                 name_of(communicator.name), "\n"});
+}
+
+std::string call_line(const CallRecord& call, std::size_t comm, std::int64_t now_ns) {
+  return concat({"call ", std::to_string(comm),
+                 " ",     std::to_string(static_cast<unsigned>(call.operation)),
+                 " ",     std::to_string(call.sequence),
+                 " ",     std::to_string(call.bytes),
+                 " ",     std::to_string(static_cast<unsigned>(call.type)),
+                 " ",     std::to_string(static_cast<unsigned>(call.reduction)),
+                 " ",     std::to_string(call.peer),
+                 " ",     std::to_string(call.tag),
+                 " ",     std::to_string(static_cast<unsigned>(call.state)),
+                 " ",     std::to_string(age_ms(call, now_ns)),
+                 "\n"});
+}
+
+/// Open communicators: those with calls under way, then the last used first.
+std::vector<const CommunicatorRecord*> by_importance(const Recording& recording) {
+  struct Ranked {
+    const CommunicatorRecord* communicator;
+    bool pending = false;
+    std::uint64_t last = 0;
+  };
+  std::vector<Ranked> all;
+  for (const CommunicatorRecord& each : recording.communicators) {
+    if (each.closed) continue;
+    Ranked ranked{&each};
+    for (const CallRecord& call : recording.calls) {
+      if (call.communicator != each.slot) continue;
+      ranked.pending |= call.pending();
+      ranked.last = call.ticket;
+    }
+    all.push_back(ranked);
+  }
+  std::ranges::stable_sort(all, [](const Ranked& a, const Ranked& b) {
+    return std::pair(a.pending, a.last) > std::pair(b.pending, b.last);
+  });
+  std::vector<const CommunicatorRecord*> sorted;
+  sorted.reserve(all.size());
+  for (const Ranked& each : all) sorted.push_back(each.communicator);
+  return sorted;
+}
+
+/// Of the calls that a rank waits in on one communicator, so many are told.
+constexpr std::size_t most_waited_for = 12;
+
+/// A rank that waits for one of more receives than are told is said to wait for any rank.
+CallRecord as_told(const CallRecord& call, std::size_t waited_for) {
+  CallRecord told = call;
+  const bool is_of_many = waited_for > most_waited_for && call.state == State::started;
+  if (is_of_many && call.operation == calls::Operation::recv) told.peer = trace::recorder_format::any_peer;
+  return told;
+}
+
+/// The calls of a communicator that matter: those under way, at most a few, and the newest collective ones.
+std::vector<const CallRecord*> telling_calls(const Recording& recording, std::uint32_t slot) {
+  constexpr std::size_t most_posted = 4;
+  std::vector<const CallRecord*> calls;
+  const CallRecord* newest = nullptr;
+  for (const CallRecord& call : recording.calls) {
+    if (call.communicator != slot) continue;
+    newest = &call;
+    if (call.state == State::started && calls.size() <= most_waited_for) calls.push_back(&call);
+  }
+  for (const CallRecord& call : recording.calls) {
+    const bool posted = call.communicator == slot && call.state == State::enqueued;
+    if (posted && calls.size() < most_posted) calls.push_back(&call);
+  }
+  // Whoever is ahead of the others may have left a call of theirs by calling something else.
+  const std::size_t most_with_past = std::max<std::size_t>(7, calls.size() + 1);
+  for (auto call = recording.calls.rbegin(); call != recording.calls.rend() && calls.size() < most_with_past; ++call) {
+    const bool tells =
+        call->communicator == slot && (trace::recorder_format::is_collective(call->operation) || &*call == newest);
+    if (tells && std::ranges::find(calls, &*call) == calls.end()) calls.push_back(&*call);
+  }
+  return calls;
+}
+
+/// What stands for the communicators without a slot, and the call that the rank waits in on one of them.
+std::string unjudged_lines(const Recording& recording, std::int64_t now_ns) {
+  CommunicatorRecord all;
+  all.id = trace::recorder_format::unjudged_id;
+  const CallRecord* const waits = recording.unjudged_wait();
+  if (waits == nullptr) return comm_line(all);
+  CallRecord told = *waits;
+  told.sequence = 0;
+  told.peer = -1;
+  return comm_line(all) + call_line(told, 0, now_ns);
+}
+
+/// Reads the fields of a line, one after the other. After a wrong one nothing is right any more.
+class Fields {
+ public:
+  explicit Fields(std::string_view line) : rest_(line) {}
+
+  std::string_view word() {
+    const auto end = rest_.find(' ');
+    const std::string_view found = rest_.substr(0, end);
+    rest_ = end == std::string_view::npos ? std::string_view() : rest_.substr(end + 1);
+    fine_ &= !found.empty();
+    return found;
+  }
+  std::uint64_t number(std::uint64_t most) {
+    const auto found = text::to_number(word(), most);
+    fine_ &= found.has_value();
+    return found.value_or(0);
+  }
+  std::int32_t signed_number() {
+    const bool negative = rest_.starts_with('-');
+    if (negative) rest_.remove_prefix(1);
+    const auto found = static_cast<std::int32_t>(number(std::numeric_limits<std::int32_t>::max()));
+    return negative ? -found : found;
+  }
+  std::string_view rest() {
+    fine_ &= !rest_.empty();
+    return std::exchange(rest_, {});
+  }
+  [[nodiscard]] bool fine() const { return fine_ && rest_.empty(); }
+  void refuse() { fine_ = false; }
+
+ private:
+  std::string_view rest_;
+  bool fine_ = true;
+};
+
+bool is_printable(std::string_view text) {
+  return std::ranges::all_of(text, [](char c) { return c >= ' ' && c < 0x7f; });
+}
+
+std::string cleared(std::string_view word) { return word == "-" ? std::string() : std::string(word); }
+
+bool parse_rank(Fields fields, std::uint32_t tasks, Recording& out) {
+  out.rank = static_cast<std::uint32_t>(fields.number(most_tasks));
+  out.size = static_cast<std::uint32_t>(fields.number(most_tasks));
+  out.local_rank = static_cast<std::uint32_t>(fields.number(most_tasks));
+  const auto* const writer = std::ranges::find(writers, fields.word());
+  out.source = cleared(fields.word());
+  out.host = cleared(fields.word());
+  out.writer = writer != writers.end() ? Writer{static_cast<int>(writer - writers.begin())} : Writer::gone;
+  const bool known = writer != writers.end() && std::ranges::find(sources, out.source) != sources.end();
+  return fields.fine() && known && out.size == tasks && out.rank < tasks;
+}
+
+/// The ranks of the world of a row, if all of them are in the step. Its size has been checked.
+bool add_row(CommunicatorRecord& communicator, std::uint64_t first, std::int64_t stride, std::uint32_t tasks) {
+  const auto last = static_cast<std::int64_t>(first) + (std::int64_t{communicator.size} - 1) * stride;
+  if (first >= tasks || last < 0 || last >= std::int64_t{tasks}) return false;
+  communicator.world_ranks =
+      trace::MemberRanks::row(static_cast<std::uint32_t>(first), static_cast<std::int32_t>(stride), communicator.size);
+  return true;
+}
+
+bool parse_comm(Fields fields, Recording& out) {
+  CommunicatorRecord comm;
+  const auto id = from_hexadecimal(fields.word());
+  comm.slot = static_cast<std::uint32_t>(out.communicators.size());
+  comm.rank = static_cast<std::uint32_t>(fields.number(most_tasks));
+  comm.size = static_cast<std::uint32_t>(fields.number(most_tasks));
+  comm.entered = fields.number(std::numeric_limits<std::uint64_t>::max());
+  const std::string_view first = fields.word();
+  const std::int32_t stride = fields.signed_number();
+  comm.name = cleared(fields.rest());
+  if (!id || comm.rank >= comm.size || !fields.fine()) return false;
+  comm.id = *id;
+  const auto start = text::to_number(first, most_tasks);
+  if (!start && first != "-") return false;
+  // One that is larger than the step has processes of other steps: who they are is not known here.
+  if (start && comm.size <= out.size && !add_row(comm, *start, stride, out.size)) return false;
+  out.communicators.push_back(std::move(comm));
+  return true;
+}
+
+bool parse_call(Fields fields, Recording& out, std::int64_t now_ns) {
+  constexpr std::uint64_t most_age_ms = 1'000'000'000'000;  // thirty years
+  CallRecord call;
+  call.ticket = out.calls.size() + 1;
+  call.communicator = static_cast<std::uint32_t>(fields.number(most_tasks));
+  call.operation = calls::Operation{static_cast<std::uint8_t>(fields.number(255))};
+  call.sequence = fields.number(std::numeric_limits<std::uint64_t>::max());
+  call.bytes = fields.number(std::numeric_limits<std::uint64_t>::max());
+  call.type = calls::DataType{static_cast<std::uint8_t>(fields.number(255))};
+  call.reduction = calls::ReduceOp{static_cast<std::uint8_t>(fields.number(255))};
+  call.peer = fields.signed_number();
+  call.tag = static_cast<std::uint16_t>(fields.number(65535));
+  call.state = State{static_cast<std::uint8_t>(fields.number(static_cast<std::uint64_t>(State::failed)))};
+  const auto age = static_cast<std::int64_t>(fields.number(most_age_ms));
+  call.enqueued_ns = call.started_ns = now_ns - age * ns_per_ms;
+  if (!call.pending()) call.ended_ns = call.started_ns;
+  if (!fields.fine() || call.communicator >= out.communicators.size()) return false;
+  out.calls.push_back(call);
+  return true;
+}
+
+}  // namespace
+
+std::string to_rank_state(const Recording& recording, std::int64_t now_ns) {
+  std::string state =
+      concat({"rank ", std::to_string(recording.rank), " ", std::to_string(recording.size), " ",
+              std::to_string(recording.local_rank), " ", writers.at(static_cast<std::size_t>(recording.writer)), " ",
+              word_of(recording.source), " ", word_of(recording.host), "\n"});
+  std::size_t number = 0;
+  if (recording.lacks_slots() || recording.unjudged_wait() != nullptr) {
+    state += unjudged_lines(recording, now_ns);
+    ++number;
+  }
+  for (const CommunicatorRecord* const each : by_importance(recording)) {
+    std::string lines = comm_line(*each);
+    std::map<std::uint64_t, std::string> by_age;  // whoever reads them takes them to be in the order of the calls
+    std::size_t length = state.size() + lines.size();
+    const auto telling = telling_calls(recording, each->slot);
+    const auto waited_for = static_cast<std::size_t>(std::ranges::count(telling, State::started, &CallRecord::state));
+    for (const CallRecord* const call : telling) {
+      std::string line = call_line(as_told(*call, waited_for), number, now_ns);
+      if (length + line.size() > longest_rank_state) continue;
+      length += line.size();
+      by_age.emplace(call->ticket, std::move(line));
+    }
+    for (const auto& [ticket, line] : by_age) lines += line;
+    if (state.size() + lines.size() > longest_rank_state) break;
+    state += lines;
+    ++number;
+  }
+  return state;
+}
+
+std::optional<Recording> parse_rank_state(std::string_view text, std::uint32_t tasks, std::int64_t now_ns) {
+  if (text.size() > longest_rank_state || !text.ends_with('\n')) return std::nullopt;
+  Recording recording;
+  bool first = true;
+  for (const std::string_view line : text::split(text.substr(0, text.size() - 1), '\n')) {
+    const auto blank = line.find(' ');
+    if (blank == std::string_view::npos || !is_printable(line)) return std::nullopt;
+    const std::string_view kind = line.substr(0, blank);
+    const Fields fields(line.substr(blank + 1));
+    const bool fine = first            ? kind == "rank" && parse_rank(fields, tasks, recording)
+                      : kind == "comm" ? parse_comm(fields, recording)
+                                       : kind == "call" && parse_call(fields, recording, now_ns);
+    if (!fine) return std::nullopt;
+    first = false;
+  }
+  return recording;
+}
+
+std::int64_t longest_wait_ms(const Recording& recording, std::int64_t now_ns) {
+  std::int64_t longest = 0;
+  for (const CallRecord& call : recording.calls) {
+    const auto* const communicator = recording.communicator(call.communicator);
+    const bool waits = call.state == State::started && communicator != nullptr && !communicator->closed;
+    if (waits && recording.writer == Writer::runs) longest = std::max(longest, age_ms(call, now_ns));
+  }
+  return longest;
+}
+
+}  // namespace amldist::step

@@ -1,0 +1,96 @@
+#include "step/messages/srun_link.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <ctime>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/os/file_descriptor.hpp"
+#include "step/messages/datagram.hpp"
+
+namespace amldist::step {
+namespace {
+
+constexpr int pause_ms = 100;
+
+/// Whether something has come before the pause is over.
+bool wait_for_answer(int socket) noexcept {
+  pollfd answer = {socket, POLLIN, 0};
+  return ::poll(&answer, 1, pause_ms) > 0;
+}
+
+/// The next datagram, of which `buffer` keeps the text; empty without one.
+std::string_view receive(int socket, std::span<char> buffer) noexcept {
+  const ssize_t got = ::recv(socket, buffer.data(), buffer.size(), MSG_DONTWAIT);
+  return {buffer.data(), got > 0 ? static_cast<std::size_t>(got) : 0};
+}
+
+}  // namespace
+
+std::optional<SrunLink> read_srun_link(const EnvironmentReader& environment) {
+  const auto channel = ReportChannel::parse(environment(report_variable).value_or(""));
+  // slurmd writes it: the address that the launch came from, and to which slurmstepd itself connects.
+  const auto address = Ipv4::parse(environment(srun_host_variable).value_or(""));
+  if (!channel || !address) return std::nullopt;
+  return SrunLink{*address, *channel};
+}
+
+FileDescriptor open_socket() noexcept {
+  return FileDescriptor(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+void send_to(const SrunLink& target, int socket, const std::string& datagram) noexcept {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(target.channel.port);
+  address.sin_addr.s_addr = htonl(target.address.bits);
+  static_cast<void>(::sendto(socket, datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
+                             reinterpret_cast<const sockaddr*>(&address), sizeof address));
+}
+
+void send_without_reply(const SrunLink& target, const std::string& datagram) {
+  constexpr int copies = 2;  // against a lost datagram; srun takes no notice of the second
+  const FileDescriptor socket = open_socket();
+  for (int i = 0; socket && i < copies; ++i) send_to(target, socket.get(), datagram);
+}
+
+void send_report(const SrunLink& target, const FailureReport& report) {
+  send_without_reply(target, report.to_datagram(target.channel.token));
+}
+
+bool tell(const SrunLink& target, const std::string& datagram) {
+  constexpr int attempts = 10;
+  const FileDescriptor socket = open_socket();
+  std::array<char, longest_datagram> buffer;
+  for (int i = 0; socket && i < attempts; ++i) {
+    send_to(target, socket.get(), datagram);
+    if (!wait_for_answer(socket.get())) continue;
+    if (parse_message_type(receive(socket.get(), buffer), target.channel.token) == MessageType::heard) return true;
+  }
+  return false;
+}
+
+std::optional<std::string> ask(const SrunLink& target, MessageType question, Subject answer, int attempts) {
+  const FileDescriptor socket = open_socket();
+  const std::string datagram = to_datagram(question, target.channel.token);
+  std::vector<char> buffer(longest_answer);
+  for (int i = 0; socket && i < attempts; ++i) {
+    send_to(target, socket.get(), datagram);
+    if (!wait_for_answer(socket.get())) continue;
+    const std::string_view heard = receive(socket.get(), buffer);
+    if (const auto text = parse_text(answer, heard, target.channel.token)) return std::string(*text);
+    if (parse_message_type(heard, target.channel.token) == MessageType::no_address) return std::string();
+    constexpr timespec pause = {0, pause_ms * 1'000'000L};
+    static_cast<void>(::nanosleep(&pause, nullptr));  // "not yet" comes at once
+  }
+  return std::nullopt;
+}
+
+}  // namespace amldist::step

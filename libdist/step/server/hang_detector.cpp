@@ -1,0 +1,239 @@
+#include "step/server/hang_detector.hpp"
+
+#include <algorithm>
+#include <ctime>
+
+#include "base/text/text.hpp"
+#include "base/time/calendar_time.hpp"
+#include "step/messages/control_message.hpp"
+#include "step/messages/rank_state.hpp"
+#include "step/messages/wait_shares.hpp"
+#include "trace/record/process_stack.hpp"
+
+namespace amldist::step {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using text::concat;
+using trace::Recording;
+using trace::Writer;
+
+constexpr seconds between_looks{1};
+/// A node sends the states of its ranks every second or so, later if it is short of processors. What is older does not
+/// count.
+constexpr seconds fresh_for{15};
+constexpr seconds patience_for_stacks{4};
+constexpr std::size_t most_told = 1U << 20;
+
+std::string_view word_of(Writer writer) {
+  if (writer == Writer::runs) return "runs";
+  return writer == Writer::stopped ? "stopped" : "dead";
+}
+
+/// The ranks whose stacks tell most: of the first culprits, and of one that waits.
+std::string ranks_to_ask(const trace::HangDiagnosis& diagnosis) {
+  constexpr std::size_t most = 4;
+  std::vector<std::uint32_t> ranks;
+  for (const auto& each : diagnosis.stall.missing) {
+    if (ranks.size() < most) ranks.push_back(each.rank);
+  }
+  for (const auto& link : diagnosis.circle) {
+    if (ranks.size() < most) ranks.push_back(link.waiting.front());
+  }
+  const auto waiting = std::ranges::find_if(
+      diagnosis.waits, [&](std::uint32_t rank) { return std::ranges::find(ranks, rank) == ranks.end(); });
+  if (waiting != diagnosis.waits.end()) ranks.push_back(*waiting);
+  std::string text;
+  for (const std::uint32_t rank : ranks) text += concat({text.empty() ? "" : ",", std::to_string(rank)});
+  return text;
+}
+
+/// How long somebody has to wait. A rank that is still in a call that others have left has come: on a machine that is
+/// short of processors it may only be slow to leave.
+milliseconds patience_for(trace::HangDiagnosis::Kind kind, std::uint32_t given) {
+  constexpr std::int64_t times = 5;
+  constexpr seconds least{30};
+  const seconds own(given);
+  if (kind != trace::HangDiagnosis::Kind::slow) return own;
+  return std::max(own * times, least);
+}
+
+}  // namespace
+
+HangDetector::Wish HangDetector::take_wait(std::string_view text, Clock::time_point now) {
+  const auto wait = text::to_number(text, 1ULL << 50);
+  if (!wait || over_) return {};
+  if (asked_at_) return {.states = false, .stacks = asked_};
+  const bool long_wait = *wait * 2 >= std::uint64_t{seconds_} * 1000;
+  if (long_wait && !last_look_) last_look_ = now;
+  return {.states = last_look_.has_value(), .stacks = {}};
+}
+
+void HangDetector::take_state(std::string_view text, Clock::time_point now) {
+  auto state = parse_rank_state(text, tasks_, calendar_ns());
+  if (!state || told_.size() >= most_told) return;
+  const std::pair key(state->rank, state->source);
+  told_.insert_or_assign(key, Told{std::move(*state), now});
+}
+
+void HangDetector::take_stack(std::string_view text) {
+  const auto rank = text::to_number(text.substr(0, text.find(';')), tasks_);
+  if (!rank || text.find(';') == std::string_view::npos || text.size() > 2 * trace::longest_stack) return;
+  std::string stack(text.substr(text.find(';') + 1));
+  std::ranges::replace_if(
+      stack, [](char c) { return (c < ' ' && c != '\n') || c >= 0x7f; }, '?');
+  stacks_.insert_or_assign(static_cast<std::uint32_t>(*rank), std::move(stack));
+}
+
+void HangDetector::take_shares(std::string_view text, Clock::time_point now) {
+  if (named_) return;
+  auto ranks = parse_wait_shares(text, tasks_);
+  if (!ranks) return;
+  for (trace::OwnWaits& each : *ranks) {
+    const std::uint32_t rank = each.rank;
+    shares_.insert_or_assign(rank, ToldShare{std::move(each), now});
+  }
+}
+
+std::optional<std::string> HangDetector::take(std::string_view datagram, std::uint64_t token, Clock::time_point now) {
+  if (const auto wait = parse_text(Subject::waits, datagram, token)) {
+    const auto wish = take_wait(*wait, now);
+    if (!wish.stacks.empty()) return to_datagram(Subject::wants_stacks, wish.stacks, token);
+    return to_datagram(wish.states ? MessageType::wants_states : MessageType::heard, token);
+  }
+  if (const auto state = parse_text(Subject::state, datagram, token)) {
+    take_state(*state, now);
+    return std::string();
+  }
+  if (const auto shares = parse_text(Subject::shares, datagram, token)) {
+    take_shares(*shares, now);
+    return std::string();
+  }
+  if (const auto stack = parse_text(Subject::stack, datagram, token)) {
+    take_stack(*stack);
+    return std::string();
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> HangDetector::straggler(Clock::time_point now) {
+  constexpr seconds believed_after{5};
+  constexpr seconds told_within{30};
+  if (named_ || over_ || shares_.size() != tasks_) return std::nullopt;
+  if (weighed_at_ && now - *weighed_at_ < between_looks) return std::nullopt;
+  weighed_at_ = now;
+  std::vector<trace::OwnWaits> ranks;
+  ranks.reserve(shares_.size());
+  for (const auto& [rank, told] : shares_) {
+    if (now - told.at <= told_within) ranks.push_back(told.waits);
+  }
+  const auto found = ranks.size() == tasks_ ? trace::straggler_of(ranks) : std::nullopt;
+  if (!found || straggler_ != found->rank.rank) {
+    straggler_ = found ? std::optional(found->rank.rank) : std::nullopt;
+    straggler_since_ = now;
+    return std::nullopt;
+  }
+  if (now - *straggler_since_ < believed_after) return std::nullopt;
+  named_ = true;
+  return trace::sentence(*found);
+}
+
+std::optional<Clock::time_point> HangDetector::due() const {
+  if (over_ || !last_look_) return std::nullopt;
+  return *last_look_ + between_looks;
+}
+
+std::vector<Recording> HangDetector::fresh(Clock::time_point now) const {
+  std::vector<Recording> recordings;
+  for (const auto& [key, told] : told_) {
+    if (now - told.at <= fresh_for) recordings.push_back(told.state);
+  }
+  return recordings;
+}
+
+/// In a call, for half of the time that is a hang.
+bool HangDetector::does_anyone_wait(std::span<const Recording> recordings) const {
+  return std::ranges::any_of(recordings, [&](const Recording& each) {
+    return longest_wait_ms(each, calendar_ns()) * 2 >= std::int64_t{seconds_} * 1000;
+  });
+}
+
+std::optional<HangDetector::Hang> HangDetector::look(Clock::time_point now) {
+  if (over_ || !last_look_ || now < *last_look_ + between_looks) return std::nullopt;
+  last_look_ = now;
+  const auto recordings = fresh(now);
+  const bool all_stopped =
+      std::ranges::all_of(recordings, [](const Recording& each) { return each.writer == Writer::stopped; });
+  const auto found = all_stopped ? std::nullopt : trace::diagnose_hang(recordings);
+  if (!found || !diagnosis_ || !trace::is_same(*found, *diagnosis_)) {
+    diagnosis_ = found;
+    since_ = now;
+    asked_at_.reset();
+    if (!found && !does_anyone_wait(recordings) && !told_.empty()) {
+      last_look_.reset();
+      told_.clear();
+    }
+    return std::nullopt;
+  }
+  diagnosis_ = found;
+  // Ranks that have begun calls and compute meanwhile do not wait.
+  if (!does_anyone_wait(recordings)) return std::nullopt;
+  const auto waited = (calendar_ns() - found->stall.since_ns) / 1'000'000;
+  const milliseconds patience = patience_for(found->kind, seconds_);
+  const auto seen = milliseconds(waited) - age_of_culprits(now);  // how long ago it was known that they had not come
+  if (seen < patience || now - *since_ < patience / 2) return std::nullopt;
+  if (!asked_at_) {
+    asked_at_ = now;
+    asked_ = ranks_to_ask(*found);
+    stacks_.clear();
+  }
+  const auto wanted = static_cast<std::size_t>(std::ranges::count(asked_, ',')) + 1;
+  if (stacks_.size() < wanted && now - *asked_at_ < patience_for_stacks) return std::nullopt;
+  over_ = true;
+  return Hang{trace::sentence(*found, static_cast<std::uint64_t>(waited / 1000)), place(), report()};
+}
+
+/// What is known of those whom the diagnosis names is as old as this.
+milliseconds HangDetector::age_of_culprits(Clock::time_point now) const {
+  Clock::duration oldest{};
+  const auto look_at = [&](const trace::MissingRank& each) {
+    for (const auto& [key, told] : told_) {
+      if (key.first == each.rank && now - told.at <= fresh_for) oldest = std::max(oldest, now - told.at);
+    }
+  };
+  std::ranges::for_each(diagnosis_->stall.missing, look_at);
+  for (const auto& link : diagnosis_->circle) std::ranges::for_each(link.missing, look_at);
+  return std::chrono::duration_cast<milliseconds>(oldest);
+}
+
+std::string HangDetector::place() const {
+  const auto& culprits = diagnosis_->stall.missing;
+  if (culprits.size() != 1 || diagnosis_->kind == trace::HangDiagnosis::Kind::deadlock) return {};
+  const auto stack = stacks_.find(culprits.front().rank);
+  constexpr std::size_t most = 120;
+  return stack != stacks_.end() ? trace::innermost_call(stack->second).substr(0, most) : std::string();
+}
+
+std::string HangDetector::report() const {
+  std::string text = concat({trace::sentence(*diagnosis_, 0), "\ndiagnosis: ", trace::to_string(diagnosis_->kind),
+                             "\nranks that wait: ", trace::compress_ranks(diagnosis_->waits), "\n\n"});
+  std::vector<Recording> recordings;
+  for (const auto& [key, told] : told_) recordings.push_back(told.state);
+  text += "stalled calls:\n";
+  for (const auto& stall : trace::find_all_stalls(recordings)) text += concat({"  ", trace::sentence(stall), "\n"});
+  text += "\nranks:\n";
+  for (const Recording& each : recordings) {
+    std::string calls;
+    for (const auto& call : each.calls) {
+      if (call.pending()) calls += concat({calls.empty() ? " in " : ", ", trace::describe_call(call)});
+    }
+    text +=
+        concat({"  rank ", std::to_string(each.rank), " (local ", std::to_string(each.local_rank), ") on ", each.host,
+                ", ", each.source, ": ", word_of(each.writer), calls.empty() ? ", in no call" : calls, "\n"});
+  }
+  for (const auto& [rank, stack] : stacks_) text += concat({"\nrank ", std::to_string(rank), ":\n", stack});
+  return text;
+}
+
+}  // namespace amldist::step

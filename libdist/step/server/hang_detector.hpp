@@ -1,0 +1,89 @@
+// srun under hang=: gathers what the nodes tell of their ranks, and says when a step hangs, and why.
+//
+// A step hangs when somebody has waited in a call for SECONDS and the same diagnosis (recorder/hang_diagnosis.hpp)
+// about who keeps him was reached again and again for half that time. So neither a step that computes, nor one that was
+// suspended, nor one that is slow but moves, hangs.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/time/clock.hpp"
+#include "trace/diagnosis/hang_diagnosis.hpp"
+#include "trace/diagnosis/straggler.hpp"
+
+namespace amldist::step {
+
+class HangDetector {
+ public:
+  /// `tasks`: of the step.
+  HangDetector(std::uint32_t seconds, std::uint32_t tasks) : seconds_(seconds), tasks_(tasks) {}
+
+  /// What a node's longest wait, in milliseconds, calls for: nothing, states, or stacks.
+  struct Wish {
+    bool states = false;
+    std::string stacks = {};  ///< ranks whose stacks are wanted, "2,0"; empty: none
+  };
+  [[nodiscard]] Wish take_wait(std::string_view text, Clock::time_point now);
+  void take_state(std::string_view text, Clock::time_point now);
+  void take_stack(std::string_view text);
+  void take_shares(std::string_view text, Clock::time_point now);
+
+  /// Takes any message of a node that watches; the reply, empty for none. nullopt: it is about something else.
+  [[nodiscard]] std::optional<std::string> take(std::string_view datagram, std::uint64_t token, Clock::time_point now);
+
+  /// When the next look is due; nullopt: when something comes.
+  [[nodiscard]] std::optional<Clock::time_point> due() const;
+
+  /// What was found, once: after the stacks have come, or have not.
+  struct Hang {
+    std::string sentence;  ///< "allreduce #41: rank 2 (local 0) on node2 has not called it for 60 s; 7 ranks wait"
+    std::string place;     ///< "train_step at train.py:33": the rank that is waited for; empty: not known, or several
+    std::string report;    ///< the whole: states of all ranks, all stalls, stacks
+  };
+  [[nodiscard]] std::optional<Hang> look(Clock::time_point now);
+
+  /// Who all wait for again and again, once, though the step goes on: "rank 2 (local 0) on node2: the others wait for
+  /// it 61 % of their time, which is 97 % of their waits".
+  [[nodiscard]] std::optional<std::string> straggler(Clock::time_point now);
+
+ private:
+  [[nodiscard]] std::vector<trace::Recording> fresh(Clock::time_point now) const;
+  [[nodiscard]] bool does_anyone_wait(std::span<const trace::Recording> recordings) const;
+  [[nodiscard]] std::chrono::milliseconds age_of_culprits(Clock::time_point now) const;
+  [[nodiscard]] std::string report() const;
+  [[nodiscard]] std::string place() const;
+
+  struct Told {
+    trace::Recording state;
+    Clock::time_point at;
+  };
+  std::uint32_t seconds_;
+  std::uint32_t tasks_;
+  std::map<std::pair<std::uint32_t, std::string>, Told> told_;  ///< by rank and source
+  std::map<std::uint32_t, std::string> stacks_;
+  std::optional<trace::HangDiagnosis> diagnosis_;
+  std::optional<Clock::time_point> since_;  ///< when the diagnosis was first reached
+  std::optional<Clock::time_point> last_look_;
+  std::optional<Clock::time_point> asked_at_;  ///< for stacks
+  std::string asked_;                          ///< ranks
+  bool over_ = false;
+  struct ToldShare {
+    trace::OwnWaits waits;
+    Clock::time_point at;
+  };
+  std::map<std::uint32_t, ToldShare> shares_;  ///< by rank
+  std::optional<std::uint32_t> straggler_;     ///< whom all wait for, since
+  std::optional<Clock::time_point> straggler_since_;
+  std::optional<Clock::time_point> weighed_at_;  ///< when straggler() last looked
+  bool named_ = false;
+};
+
+}  // namespace amldist::step

@@ -1,0 +1,197 @@
+#include "step/messages/failure_report.hpp"
+
+#include <csignal>
+
+#include "support.hpp"
+
+namespace amldist::step::failure_report_test {
+namespace {
+
+constexpr std::uint64_t token = 0x00c0ffee00c0ffee;
+constexpr std::uint32_t core_flag = 0x80;
+
+constexpr std::uint32_t exited(std::uint32_t status) { return status << 8; }
+
+FailureReport report(std::uint32_t rank = 2, std::uint32_t wait_status = SIGKILL) {
+  return {FailureReport::Kind::failed, rank, 0, wait_status, 1234, "node2"};
+}
+
+std::string sentence(const std::vector<FailureReport>& reports, const RestOfStep& rest = {}, std::uint32_t tasks = 4) {
+  FirstFailure failure(tasks);
+  for (const FailureReport& each : reports) failure.take(each);
+  if (!failure.stands()) return "";
+  testing::expect_sentence(failure.sentence(rest));
+  return failure.sentence(rest);
+}
+
+TEST(ReportChannel, ReadsBackWhatItWrites) {
+  const ReportChannel channel{40123, token};
+  EXPECT_EQ(channel.to_string(), "1;port=40123;token=00c0ffee00c0ffee");
+  EXPECT_EQ(ReportChannel::parse(channel.to_string()), channel);
+}
+
+TEST(ReportChannel, RefusesEverythingElse) {
+  const std::string good = ReportChannel{40123, token}.to_string();
+  for (std::size_t length = 0; length < good.size(); ++length)
+    EXPECT_FALSE(ReportChannel::parse(good.substr(0, length)));
+  for (const std::string& bad : std::vector<std::string>{
+           good + ";", good + "0", "2" + good.substr(1), "1;port=0;token=00c0ffee00c0ffee",
+           "1;port=65536;token=00c0ffee00c0ffee", "1;port=-1;token=00c0ffee00c0ffee", "1;port=1;token=00C0FFEE00C0FFEE",
+           "1;token=00c0ffee00c0ffee;port=1", std::string(100000, ';')}) {
+    EXPECT_FALSE(ReportChannel::parse(bad)) << bad.substr(0, 60);
+  }
+}
+
+TEST(FailureReport, ReadsBackWhatItWrites) {
+  EXPECT_EQ(report().to_datagram(token), "aml-dist;1;00c0ffee00c0ffee;failed;2;0;9;1234;node2");
+  EXPECT_EQ(FailureReport::parse(report().to_datagram(token), token), report());
+  FailureReport refused = report();
+  refused.kind = FailureReport::Kind::refused;
+  EXPECT_EQ(FailureReport::parse(refused.to_datagram(token), token), refused);
+}
+
+TEST(FailureReport, AnotherTokenIsNotOurs) {
+  EXPECT_FALSE(FailureReport::parse(report().to_datagram(token), token + 1));
+}
+
+TEST(FailureReport, EveryCutIsRefusedOrShortensTheHost) {
+  const std::string good = report().to_datagram(token);
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    const auto cut = FailureReport::parse(good.substr(0, length), token);
+    if (!cut) continue;
+    EXPECT_EQ(cut->host, report().host.substr(0, cut->host.size()));
+  }
+}
+
+TEST(FailureReport, CarriesTheLastCall) {
+  FailureReport telling = report();
+  telling.last_call = "in allreduce #42 (1048576 float32, 4 MiB)";
+  EXPECT_EQ(telling.to_datagram(token), report().to_datagram(token) + ";in allreduce #42 (1048576 float32, 4 MiB)");
+  EXPECT_EQ(FailureReport::parse(telling.to_datagram(token), token), telling);
+  telling.wait_status = exited(7);
+  EXPECT_EQ(sentence({telling}),
+            "first failure: rank 2 (local 0) on node2: exit status 7, 1.2 s after the start, in allreduce #42 "
+            "(1048576 float32, 4 MiB)");
+}
+
+TEST(FailureReport, RefusesHostileDatagrams) {
+  const std::string begin = "aml-dist;1;00c0ffee00c0ffee;";
+  for (const std::string& bad :
+       {std::string(), begin, begin + "failed;2;0;9;1234;", begin + "died;2;0;9;1234;node2",
+        begin + "failed;-2;0;9;1234;node2", begin + "failed;99999999999;0;9;1234;node2",
+        begin + "failed;2;0;65536;1234;node2", begin + "failed;2;0;9;99999999999999999999;node2",
+        begin + "failed;2;0;9;1234;no de", begin + "failed;2;0;9;1234;\x1b[2J", begin + "failed;2;0;9;1234;node2;",
+        begin + "failed;2;0;9;1234;node2\n", begin + "failed;2;0;9;1234;node2;in allreduce; #1",
+        begin + "failed;2;0;9;1234;node2;in \x1b[2J", begin + "failed;2;0;9;1234;" + std::string(600, 'a'),
+        std::string(70000, ';'), std::string(20, '\0')}) {
+    EXPECT_FALSE(FailureReport::parse(bad, token)) << bad.substr(0, 80);
+  }
+}
+
+TEST(DescribeEnd, SaysSignalsAndStatuses) {
+  EXPECT_EQ(describe_end(SIGKILL), "signal 9 (SIGKILL)");
+  EXPECT_EQ(describe_end(SIGABRT), "signal 6 (SIGABRT)");
+  EXPECT_EQ(describe_end(SIGSEGV | core_flag), "signal 11 (SIGSEGV), core dumped");
+  EXPECT_EQ(describe_end(40), "signal 40");
+  EXPECT_EQ(describe_end(exited(7)), "exit status 7");
+  EXPECT_EQ(describe_end(exited(134)), "exit status 134 (128 + SIGABRT)");
+  EXPECT_EQ(describe_end(exited(137)), "exit status 137 (128 + SIGKILL)");
+  EXPECT_EQ(describe_end(exited(128)), "exit status 128");
+  EXPECT_EQ(describe_end(exited(255)), "exit status 255");
+}
+
+TEST(FirstFailure, NothingIsSaidWithoutAFailure) {
+  EXPECT_EQ(sentence({}), "");
+  EXPECT_EQ(sentence({report(2, 0)}), "");
+}
+
+TEST(FirstFailure, TheFirstToArriveCounts) {
+  EXPECT_EQ(sentence({report(2, exited(7)), report(0, SIGTERM), report(1, SIGKILL)}),
+            "first failure: rank 2 (local 0) on node2: exit status 7, 1.2 s after the start");
+}
+
+TEST(FirstFailure, ACauseCountsMoreThanItsConsequenceThatArrivedBeforeIt) {
+  FailureReport survivor = report(3, exited(7)), killed = report(2, SIGKILL), later = report(1, SIGKILL);
+  survivor.last_call = "in allreduce #6 (1048576 float32, 4 MiB) broken by another rank";
+  killed.last_call = "after allreduce #5 (1048576 float32, 4 MiB)";
+  const std::string cause = sentence({killed, survivor});
+  EXPECT_TRUE(cause.starts_with("first failure: rank 2 ")) << cause;
+  EXPECT_EQ(sentence({survivor, killed}), cause);
+  EXPECT_EQ(sentence({survivor, killed, later}), cause) << "by arrival, among causes";
+  EXPECT_TRUE(sentence({survivor}).starts_with("first failure: rank 3 "));
+  survivor.last_call = "in allreduce #6 (1048576 float32, 4 MiB)";
+  EXPECT_TRUE(sentence({survivor, killed}).starts_with("first failure: rank 3 ")) << "it may have failed by itself";
+}
+
+TEST(FirstFailure, WhoeverLeftWithoutMpiFinalizeCountsMoreThanThoseKilledForIt) {
+  FailureReport left = report(2, 0), killed = report(3, SIGKILL);
+  EXPECT_EQ(sentence({left, killed}).find("rank 2"), std::string::npos) << "it may have ended as it should";
+  left.last_call = "after allreduce #10 (4 float32, 16 bytes)";
+  EXPECT_EQ(FailureReport::parse(left.to_datagram(token), token), left);
+  EXPECT_EQ(sentence({left}), "") << "nothing has failed";
+  EXPECT_EQ(sentence({left, killed}),
+            "first failure: rank 2 (local 0) on node2: exit status 0 without MPI_Finalize, 1.2 s after the start, "
+            "after allreduce #10 (4 float32, 16 bytes)");
+  EXPECT_TRUE(sentence({killed, left}).starts_with("first failure: rank 2 ")) << "its report came later";
+  FailureReport asked = left;
+  asked.elapsed_ms += 500;
+  EXPECT_TRUE(sentence({killed, asked}).starts_with("first failure: rank 3 ")) << "it was asked to end";
+  asked = left;
+  asked.last_call = "in barrier #11";
+  EXPECT_TRUE(sentence({asked, killed}).starts_with("first failure: rank 3 ")) << "by a signal";
+  FailureReport failed = report(3, exited(14));
+  EXPECT_TRUE(sentence({left, failed}).starts_with("first failure: rank 3 ")) << "it failed by itself";
+  failed.last_call = "in barrier #11";
+  EXPECT_TRUE(sentence({left, failed}).starts_with("first failure: rank 2 ")) << "it was in a call";
+}
+
+TEST(FirstFailure, ARefusedStepAddsNoLine) {
+  FailureReport refused = report();
+  refused.kind = FailureReport::Kind::refused;
+  EXPECT_EQ(sentence({refused, report()}), "");
+  EXPECT_EQ(sentence({report(), refused}), "");
+}
+
+TEST(FirstFailure, AdvisesOnlyWhereItHelps) {
+  const std::string advice = "; the others may wait for it: srun --kill-on-bad-exit would end the step";
+  EXPECT_TRUE(sentence({report(2, exited(7))}, {true, false}).ends_with(advice));
+  EXPECT_TRUE(sentence({report(2, exited(7))}, {true, true}).ends_with("after the start"));
+  EXPECT_TRUE(sentence({report(2, exited(7))}, {false, false}).ends_with("after the start"));
+  EXPECT_TRUE(
+      sentence({report(2, SIGKILL)}).ends_with("; SIGKILL comes from outside: no memory left, or a cancelled step"));
+}
+
+TEST(FirstFailure, SaysWhenAllTasksEndedAlike) {
+  const auto all = [](std::uint32_t status) {
+    return std::vector{report(3, status), report(3, status), report(1, status), report(0, status), report(2, status)};
+  };
+  EXPECT_TRUE(sentence(all(exited(1))).ends_with("start; all 4 tasks ended so"));
+  EXPECT_TRUE(sentence(all(SIGKILL)).ends_with("; all 4 tasks ended so, as when somebody cancels the step"));
+  EXPECT_TRUE(sentence(all(SIGTERM), {false, true}).ends_with("after the start")) << "Slurm's own victims";
+  auto one_less = all(exited(1));
+  one_less.pop_back();
+  EXPECT_TRUE(sentence(one_less).ends_with("after the start")) << "two datagrams from one rank count once";
+}
+
+TEST(FirstFailure, RanksBeyondTheStepAreNotOurs) {
+  EXPECT_EQ(sentence({report(99, exited(1))}, {}, 2), "");
+  EXPECT_EQ(sentence({report(99, exited(1))}, {}, 0),
+            "first failure: rank 99 (local 0) on node2: exit status 1, 1.2 s after the start")
+      << "the size is not always known";
+}
+
+TEST(FirstFailure, TimesAreForReaders) {
+  const auto after = [](std::uint64_t milliseconds) {
+    FailureReport each = report(0, exited(1));
+    each.elapsed_ms = milliseconds;
+    return sentence({each});
+  };
+  EXPECT_TRUE(after(0).ends_with(", 0.0 s after the start"));
+  EXPECT_TRUE(after(99999).ends_with(", 99.9 s after the start"));
+  EXPECT_TRUE(after(100000).ends_with(", 100 s after the start"));
+  EXPECT_TRUE(after(5999999).ends_with(", 5999 s after the start"));
+  EXPECT_TRUE(after(7500000).ends_with(", 2 h 5 min after the start"));
+}
+
+}  // namespace
+}  // namespace amldist::step::failure_report_test

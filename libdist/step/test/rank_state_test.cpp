@@ -1,0 +1,295 @@
+// What a node tells srun about a rank, and what srun makes of what all nodes tell.
+#include "step/messages/rank_state.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/time/calendar_time.hpp"
+#include "step/server/hang_detector.hpp"
+
+namespace amldist::step {
+namespace {
+
+using calls::DataType;
+using calls::Operation;
+using std::chrono::seconds;
+using trace::CallRecord;
+using trace::MemberRanks;
+using trace::Recording;
+using trace::Writer;
+using trace::recorder_format::State;
+
+constexpr std::int64_t ns_per_s = 1'000'000'000;
+
+/// A rank of four that knows the world; `waits` seconds in a barrier, or in no call.
+Recording traced_rank(std::uint32_t rank, std::int64_t waits, Writer writer = Writer::runs) {
+  Recording recording;
+  recording.rank = rank;
+  recording.size = 4;
+  recording.local_rank = rank % 2;
+  recording.host = "node" + std::to_string(rank / 2);
+  recording.source = "mpi";
+  recording.writer = writer;
+  recording.communicators.push_back(
+      {0, 77, rank, 4, waits > 0 ? 1U : 0U, 0, false, "world", MemberRanks::row(0, 1, 4)});
+  if (waits == 0) return recording;
+  CallRecord call;
+  call.ticket = call.sequence = 1;
+  call.operation = Operation::barrier;
+  call.type = DataType{255};
+  call.state = State::started;
+  call.enqueued_ns = call.started_ns = calendar_ns() - waits * ns_per_s;
+  recording.calls.push_back(call);
+  return recording;
+}
+
+TEST(RankState, IsReadBackAsWritten) {
+  const std::int64_t now = calendar_ns();
+  Recording told = traced_rank(2, 30);
+  told.communicators.push_back({1, 78, 1, 2, 9, 8, false, "ranks 0,2", MemberRanks::row(0, 2, 2)});
+  const auto heard = parse_rank_state(to_rank_state(told, now), 4, now);
+  ASSERT_TRUE(heard);
+  EXPECT_EQ(heard->rank, 2U);
+  EXPECT_EQ(heard->host, "node1");
+  EXPECT_EQ(heard->source, "mpi");
+  ASSERT_EQ(heard->communicators.size(), 2U);
+  EXPECT_EQ(heard->communicators[0].name, "world");
+  EXPECT_EQ(heard->communicators[1].name, "ranks 0,2");
+  EXPECT_EQ(heard->communicators[1].world_ranks.to_list(), (std::vector<std::uint32_t>{0, 2}));
+  EXPECT_EQ(heard->communicators[1].entered, 9U);
+  ASSERT_EQ(heard->calls.size(), 1U);
+  EXPECT_EQ(heard->calls[0].operation, Operation::barrier);
+  EXPECT_NEAR(static_cast<double>(longest_wait_ms(*heard, now)), 30'000, 100);
+}
+
+TEST(RankState, FitsADatagramWhateverTheRankHas) {
+  Recording told = traced_rank(0, 5);
+  for (std::uint32_t i = 1; i < 256; ++i) {
+    told.communicators.push_back({i, i, 0, 4, i, i, false, std::string(70, 'x'), MemberRanks::row(0, 1, 4)});
+  }
+  const std::string text = to_rank_state(told, calendar_ns());
+  EXPECT_LE(text.size(), longest_rank_state);
+  const auto heard = parse_rank_state(text, 4, calendar_ns());
+  ASSERT_TRUE(heard);
+  ASSERT_GE(heard->communicators.size(), 2U);
+  EXPECT_EQ(heard->communicators[0].id, trace::recorder_format::unjudged_id) << "all slots are in use";
+  EXPECT_EQ(heard->communicators[1].id, 77U) << "the one that it waits in comes first";
+}
+
+TEST(RankState, TellsAWaitOnACommunicatorWithoutASlot) {
+  const std::int64_t now = calendar_ns();
+  Recording told = traced_rank(0, 30);
+  EXPECT_FALSE(parse_rank_state(to_rank_state(told, now), 4, now)->lacks_slots());
+  told.calls[0].communicator = trace::recorder_format::no_slot;
+  told.calls[0].operation = Operation::recv;
+  told.calls[0].peer = 3;
+  const auto heard = parse_rank_state(to_rank_state(told, now), 4, now);
+  ASSERT_TRUE(heard && heard->unjudged_wait() != nullptr);
+  EXPECT_EQ(heard->unjudged_wait()->operation, Operation::recv);
+  EXPECT_LT(heard->unjudged_wait()->peer, 0) << "ranks of a communicator that nobody else knows";
+  EXPECT_TRUE(heard->lacks_slots());
+  told.calls.clear();
+  for (std::uint32_t i = 1; i < 256; ++i)
+    told.communicators.push_back({i, i, 0, 4, i, i, false, "x", MemberRanks::row(0, 1, 4)});
+  EXPECT_TRUE(parse_rank_state(to_rank_state(told, now), 4, now)->lacks_slots());
+}
+
+TEST(RankState, RefusesWhatNoNodeWrites) {
+  const std::int64_t now = calendar_ns();
+  const std::string good = to_rank_state(traced_rank(1, 5), now);
+  ASSERT_TRUE(parse_rank_state(good, 4, now));
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    const std::string cut = good.substr(0, length);
+    if (cut.ends_with('\n')) continue;
+    EXPECT_FALSE(parse_rank_state(cut, 4, now)) << cut;
+  }
+  for (const char* const bad :
+       {"\n", "rank 4 4 0 runs mpi node1\n", "rank 0 4 0 flies mpi node1\n", "rank 0 4 0 runs mpi\n",
+        "comm 000000000000004d 0 4 1 0 1 world\n", "rank 0 4 0 runs mpi node1\ncall 0 13 1 0 0 0 -1 0 2 5\n",
+        "rank 0 4 0 runs mpi node1\ncomm 4d 0 4 1 0 1 world\n",
+        "rank 0 4 0 runs mpi node1\ncomm 000000000000004d 0 4 1 3 1 world\n",
+        "rank 0 4 0 runs mpi node1\ncomm 000000000000004d 4 4 1 0 1 world\n", "rank 0 4 0 runs mpi node\033[31m\n",
+        "rank 0 4 0 runs mpi node1\nrank 1 4 0 runs mpi node1\n"}) {
+    EXPECT_FALSE(parse_rank_state(bad, 4, now)) << bad;
+  }
+}
+
+TEST(RankState, HasTheCallsInTheirOrder) {
+  const std::int64_t now = calendar_ns();
+  Recording recording = traced_rank(2, 0, Writer::stopped);
+  for (std::uint64_t sequence = 1; sequence <= 20; ++sequence) {
+    CallRecord call;
+    call.ticket = call.sequence = sequence;
+    call.operation = Operation::barrier;
+    call.state = State::completed;
+    call.started_ns = now;
+    recording.calls.push_back(call);
+  }
+  recording.communicators[0].entered = 20;
+  const auto heard = parse_rank_state(to_rank_state(recording, now), 4, now);
+  ASSERT_TRUE(heard && !heard->calls.empty());
+  EXPECT_EQ(heard->calls.back().sequence, 20U) << "the newest is what a rank that does not come did last";
+  EXPECT_TRUE(std::ranges::is_sorted(heard->calls, {}, &CallRecord::sequence));
+}
+
+TEST(RankState, SaysThatAWaitForOneOfManyIsForAnyRank) {
+  const std::int64_t now = calendar_ns();
+  for (const std::int32_t peers : {3, 40}) {
+    Recording told = traced_rank(0, 0);
+    for (std::int32_t peer = 1; peer <= peers; ++peer) {
+      CallRecord call;
+      call.ticket = static_cast<std::uint64_t>(peer);
+      call.operation = Operation::recv;
+      call.peer = peer;
+      call.state = State::started;
+      call.enqueued_ns = call.started_ns = now - 5 * ns_per_s;
+      told.calls.push_back(call);
+    }
+    const auto heard = parse_rank_state(to_rank_state(told, now), 4, now);
+    ASSERT_TRUE(heard && !heard->calls.empty());
+    const bool any = heard->calls.front().peer == trace::recorder_format::any_peer;
+    EXPECT_EQ(any, peers == 40);
+    EXPECT_EQ(heard->calls.size(), any ? heard->calls.size() : 3U);
+  }
+}
+
+TEST(RankState, SaysHowLongAgoACallEnded) {
+  const std::int64_t now = calendar_ns();
+  Recording told = traced_rank(0, 90);
+  told.calls.front().state = State::completed;
+  told.calls.front().ended_ns = now - 5 * ns_per_s;
+  const auto heard = parse_rank_state(to_rank_state(told, now), 4, now);
+  ASSERT_TRUE(heard && heard->calls.size() == 1);
+  EXPECT_NEAR(static_cast<double>(heard->calls.front().ended_ns), static_cast<double>(now - 5 * ns_per_s), 1e7);
+}
+
+TEST(RankState, IsNoLargerThanItsStep) {
+  const std::int64_t now = calendar_ns();
+  const std::string rank = "rank 0 4 0 runs mpi node1\n";
+  EXPECT_FALSE(parse_rank_state(rank, 8, now)) << "a rank of another step";
+  EXPECT_FALSE(parse_rank_state("rank 0 67108864 0 runs mpi node1\n", 4, now)) << "a step of 2^26 tasks";
+  EXPECT_FALSE(parse_rank_state(rank + "comm 000000000000004d 0 2147483648 1 0 1 world\n", 4, now)) << "2^31 members";
+  EXPECT_FALSE(parse_rank_state(rank + "comm 000000000000004d 0 4 1 1 1 world\n", 4, now)) << "the last is rank 4";
+  EXPECT_FALSE(parse_rank_state(rank + "comm 000000000000004d 0 4 1 2 -1 world\n", 4, now)) << "the last is rank -1";
+  EXPECT_FALSE(parse_rank_state("rank 0 4 0 runs other node1\n", 4, now)) << "nobody else records";
+  const auto merged = parse_rank_state(rank + "comm 000000000000004d 0 67108864 1 0 1 spawned\n", 4, now);
+  ASSERT_TRUE(merged) << "a program may have spawned others";
+  EXPECT_TRUE(merged->communicators[0].world_ranks.empty());
+}
+
+TEST(RankState, OfAStepOfManyRanksHasNoListOfThem) {
+  constexpr std::uint32_t tasks = 1U << 19;
+  std::string text = "rank 0 524288 0 runs mpi node1\n";
+  for (int i = 0; i < 8; ++i) text += "comm 000000000000004d 0 524288 1 0 1 world\n";
+  const auto heard = parse_rank_state(text, tasks, calendar_ns());
+  ASSERT_TRUE(heard);
+  for (const auto& each : heard->communicators) {
+    EXPECT_EQ(each.world_ranks.size(), tasks);
+    EXPECT_TRUE(each.world_ranks.is_row()) << "srun keeps one for each rank";
+  }
+}
+
+/// Lets the detector look once a second at the same states.
+std::optional<HangDetector::Hang> judged(HangDetector& detector, const std::vector<Recording>& step, int looks) {
+  Clock::time_point now = Clock::now();
+  for (int i = 0; i < looks; ++i, now += seconds(1)) {
+    std::int64_t longest = 0;
+    for (const Recording& each : step) {
+      longest = std::max(longest, longest_wait_ms(each, calendar_ns()));
+      detector.take_state(to_rank_state(each, calendar_ns()), now);
+    }
+    const auto wish = detector.take_wait(std::to_string(longest), now);
+    if (!wish.stacks.empty()) detector.take_stack("1;process 7\n  thread 7 (solver): state S\n");
+    if (auto hang = detector.look(now)) return hang;
+  }
+  return std::nullopt;
+}
+
+TEST(HangDetector, NamesTheOneThatHasNotCome) {
+  HangDetector detector(10, 4);
+  const auto hang =
+      judged(detector, {traced_rank(0, 12), traced_rank(1, 0), traced_rank(2, 12), traced_rank(3, 12)}, 30);
+  ASSERT_TRUE(hang);
+  EXPECT_TRUE(hang->sentence.starts_with("barrier #1: rank 1 (local 1) on node0 has not called it for 1"))
+      << hang->sentence;
+  EXPECT_TRUE(hang->sentence.ends_with("; 3 ranks wait")) << hang->sentence;
+  EXPECT_NE(hang->report.find("thread 7 (solver)"), std::string::npos);
+}
+
+TEST(HangDetector, WaitsForItsTime) {
+  HangDetector young(60, 4);
+  EXPECT_FALSE(judged(young, {traced_rank(0, 40), traced_rank(1, 0), traced_rank(2, 40), traced_rank(3, 40)}, 20))
+      << "forty seconds are no hang of sixty";
+  HangDetector resumed(60, 4);
+  EXPECT_FALSE(judged(resumed, {traced_rank(0, 500), traced_rank(1, 0), traced_rank(2, 500), traced_rank(3, 500)}, 20))
+      << "a step that was suspended shows long waits at once";
+}
+
+/// Ranks 0 and 1 are still in a call that the others have left.
+std::vector<Recording> slow_to_leave(std::int64_t waits) {
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    step.push_back(traced_rank(rank, waits));
+    if (rank < 2) continue;
+    step.back().communicators.front().entered = 2;
+    step.back().communicators.front().completed = 1;
+    step.back().calls.front().sequence = 2;
+  }
+  return step;
+}
+
+TEST(HangDetector, IsPatientWithThoseWhoHaveComeAndAreSlowToLeave) {
+  HangDetector short_of_processors(1, 4);
+  EXPECT_FALSE(judged(short_of_processors, slow_to_leave(20), 20)) << "nobody has failed to come";
+  HangDetector stuck(1, 4);
+  const auto hang = judged(stuck, slow_to_leave(40), 60);
+  ASSERT_TRUE(hang);
+  EXPECT_NE(hang->sentence.find("is still in it for"), std::string::npos) << hang->sentence;
+}
+
+TEST(HangDetector, CallsNobodyLateOfWhomItHasHeardNothingSince) {
+  HangDetector detector(10, 4);
+  Clock::time_point now = Clock::now();
+  detector.take_state(to_rank_state(traced_rank(1, 0), calendar_ns()), now);
+  for (int i = 0; i < 8; ++i, now += seconds(1)) {
+    for (const std::uint32_t rank : {0U, 2U, 3U})
+      detector.take_state(to_rank_state(traced_rank(rank, 11), calendar_ns()), now);
+    static_cast<void>(detector.take_wait("11000", now));
+    EXPECT_FALSE(detector.look(now)) << "rank 1's state is " << i << " s old, and may have changed since";
+  }
+}
+
+TEST(HangDetector, LeavesStepsAloneThatMoveOrCompute) {
+  HangDetector together(4, 4);
+  EXPECT_FALSE(judged(together, {traced_rank(0, 30), traced_rank(1, 30), traced_rank(2, 30), traced_rank(3, 30)}, 30));
+  HangDetector computing(4, 4);
+  EXPECT_FALSE(judged(computing, {traced_rank(0, 0), traced_rank(1, 0), traced_rank(2, 0), traced_rank(3, 0)}, 30));
+  HangDetector suspended(4, 4);
+  constexpr auto stopped = Writer::stopped;
+  EXPECT_FALSE(judged(suspended, {traced_rank(0, 30, stopped), traced_rank(1, 0, stopped)}, 30));
+}
+
+/// Calls that do not block, and a computation beside them. The wait before has made srun look.
+TEST(HangDetector, LeavesRanksAloneThatHaveBegunACallAndCompute) {
+  HangDetector detector(4, 4);
+  ASSERT_FALSE(judged(detector, {traced_rank(0, 3), traced_rank(1, 0), traced_rank(2, 3), traced_rank(3, 3)}, 2));
+  std::vector<Recording> step = {traced_rank(0, 12), traced_rank(1, 0), traced_rank(2, 12), traced_rank(3, 12)};
+  for (Recording& each : step) {
+    for (CallRecord& call : each.calls) call.state = State::enqueued;
+  }
+  EXPECT_FALSE(judged(detector, step, 30));
+  for (CallRecord& call : step[0].calls) call.state = State::started;
+  HangDetector another(4, 4);
+  EXPECT_TRUE(judged(another, step, 30)) << "one waits";
+}
+
+TEST(HangDetector, SpeaksOnce) {
+  HangDetector detector(4, 4);
+  const std::vector<Recording> step = {traced_rank(0, 12), traced_rank(1, 0), traced_rank(2, 12), traced_rank(3, 12)};
+  ASSERT_TRUE(judged(detector, step, 30));
+  EXPECT_FALSE(judged(detector, step, 30));
+}
+
+}  // namespace
+}  // namespace amldist::step

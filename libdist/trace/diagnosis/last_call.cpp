@@ -1,0 +1,94 @@
+#include "trace/diagnosis/last_call.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/os/file_descriptor.hpp"
+#include "base/text/result.hpp"
+#include "base/text/text.hpp"
+#include "trace/diagnosis/stalls.hpp"
+#include "trace/record/record_folder.hpp"
+#include "trace/record/record_reader.hpp"
+
+namespace amldist::trace {
+namespace {
+
+constexpr std::size_t newest_calls = 256;
+constexpr std::string_view broken = " broken by another rank";
+
+bool belongs_to(int descriptor, unsigned user) noexcept {
+  struct stat status = {};
+  return ::fstat(descriptor, &status) == 0 && status.st_uid == user;
+}
+
+/// Opens a folder that the user owns; an empty descriptor for anything else.
+FileDescriptor open_folder(int parent, const std::string& name, unsigned user) {
+  FileDescriptor folder(::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  return folder && belongs_to(folder.get(), user) ? std::move(folder) : FileDescriptor();
+}
+
+std::int64_t last_begin_of(const Recording& recording) {
+  const CallRecord& last = recording.calls.back();
+  return std::max(last.enqueued_ns, last.started_ns);
+}
+
+bool is_file_of(int folder, const std::string& name, unsigned user) {
+  struct stat status = {};
+  return ::fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode) &&
+         status.st_uid == user;
+}
+
+}  // namespace
+
+std::optional<std::string> describe_last_call(const Recording& recording) {
+  if (recording.calls.empty()) return std::nullopt;
+  using recorder_format::State;
+  const auto blocks = [](const CallRecord& call) {
+    return call.state == State::started || call.state == State::failed;
+  };
+  auto open = std::ranges::find_if(recording.calls, blocks);
+  if (open == recording.calls.end()) open = std::ranges::find_if(recording.calls, &CallRecord::pending);
+  const bool inside = open != recording.calls.end();
+  std::string text = (inside ? "in " : "after ") + describe_call(inside ? *open : recording.calls.back());
+  const bool by_another =
+      inside && open->state == recorder_format::State::failed && open->status == status_number(Errc::peer);
+  if (by_another) text += broken;
+  if (!is_last_call(text)) return std::nullopt;
+  return text;
+}
+
+bool is_broken_by_another(std::string_view text) noexcept { return text.ends_with(broken); }
+
+bool is_last_call(std::string_view text) noexcept {
+  const auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == ' ' || c == '#' ||
+           c == '(' || c == ')' || c == ',' || c == '_';
+  };
+  return text.size() <= longest_last_call && (text.starts_with("in ") || text.starts_with("after ")) &&
+         std::ranges::all_of(text, fits);
+}
+
+std::optional<std::string> last_call_of(std::span<const std::string> roots, unsigned user, std::string_view step,
+                                        std::uint32_t rank, std::string_view source) {
+  if (!is_trace_name(step)) return std::nullopt;
+  std::optional<Recording> newest;
+  for (const std::string& root : roots) {
+    const FileDescriptor own = open_folder(AT_FDCWD, root, user);
+    const FileDescriptor folder = own ? open_folder(own.get(), std::string(step), user) : FileDescriptor();
+    if (!folder) continue;
+    for (const std::string_view suffix : {"", ".mpi", ".torch", ".nccl"}) {
+      if (!source.empty() && !suffix.ends_with(text::concat({".", source}))) continue;
+      const std::string file = text::concat({std::to_string(rank), suffix, ".trace"});
+      if (!is_file_of(folder.get(), file, user)) continue;
+      auto recording = read_recording(folder.get(), file, newest_calls);
+      const bool fits = recording && recording->rank == rank && !recording->calls.empty();
+      if (fits && (!newest || last_begin_of(*recording) > last_begin_of(*newest))) newest = std::move(*recording);
+    }
+  }
+  return newest ? describe_last_call(*newest) : std::nullopt;
+}
+
+}  // namespace amldist::trace

@@ -1,0 +1,36 @@
+// The last call of a task that has ended, from a file that its user may have forged.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace amldist::trace {
+
+struct Recording;
+
+/// Longest text that describe_last_call() makes.
+inline constexpr std::size_t longest_last_call = 120;
+
+/// "in allreduce #42 (1048576 float32, 4 MiB)", or "after allreduce #41 (...)" if it was in no call; nullopt without a
+/// call. "in allreduce #42 (...) broken by another rank" if the call failed because another process had died or left.
+/// The text consists only of fixed words and numbers, whatever the file contains.
+[[nodiscard]] std::optional<std::string> describe_last_call(const Recording& recording);
+
+/// Whether describe_last_call() can have written the text: then it fits a datagram and is safe for a terminal.
+[[nodiscard]] bool is_last_call(std::string_view text) noexcept;
+
+/// Whether such a text says that another rank broke the call: then the task's end is a consequence, not the cause.
+[[nodiscard]] bool is_broken_by_another(std::string_view text) noexcept;
+
+/// The last call of a rank that has ended, from its recorder under one of `roots`: node-local folders such as
+/// /dev/shm/aml-dist-1000. Call it with the rights of `user`, not as root, because the path belongs to the user. Every
+/// folder of the path and the file must belong to `user` and must not be a symbolic link. nullopt: none was found.
+/// `source`: only of this library's recorder; empty: of any.
+[[nodiscard]] std::optional<std::string> last_call_of(std::span<const std::string> roots, unsigned user,
+                                                      std::string_view step, std::uint32_t rank,
+                                                      std::string_view source = {});
+
+}  // namespace amldist::trace

@@ -1,0 +1,155 @@
+// One call of the program: what is recorded of it, and when.
+#include <algorithm>
+
+#include "trace/mpi/tracer.hpp"
+
+namespace amldist::trace::mpi {
+namespace {
+constexpr Data nothing{};
+
+/// Between two groups only the arguments of some ranks count: none is recorded.
+trace::RecordedCall record_of(const Communicator& communicator, std::uint64_t sequence, const OfAll& call,
+                              const Data& given) noexcept {
+  const Tracer& trace = tracer();
+  const Data& data = communicator.is_between ? nothing : given;
+  return {call.operation,
+          trace.type_of(data.type),
+          trace.op_of(data.op),
+          communicator.slot,
+          sequence,
+          trace.bytes_of(data.count, data.type),
+          communicator.is_between ? -1 : call.root};
+}
+}  // namespace
+
+/// Of all members: counts it. False: its communicator is not recorded.
+bool Traced::number(const OfAll& call) noexcept {
+  Communicator* const communicator = tracer().find(call.comm);
+  if (communicator == nullptr) return false;
+  parent_ = communicator;
+  sequence_ = tracer().next_number(*communicator);
+  return true;
+}
+
+void Traced::begin(Blocking /*how*/, const OfAll& call, const Data& data) noexcept {
+  if (number(call)) ticket_ = tracer().recorder().begin(record_of(*parent_, sequence_, call, data));
+}
+
+void Traced::begin(Posted /*how*/, const OfAll& call, const Data& data) noexcept {
+  if (!number(call)) return;
+  call_ = record_of(*parent_, sequence_, call, data);
+  ticket_ = tracer().recorder().enqueue(*call_);
+}
+
+void Traced::begin(Blocking /*how*/, const OfOpened& call, const Data& data) noexcept {
+  Tracer& trace = tracer();
+  Communicator* const opened = trace.find_opened(call.handle);
+  if (opened == nullptr) return;
+  ticket_ = trace.recorder().begin({call.operation, trace.type_of(data.type), calls::ReduceOp::sum, opened->slot,
+                                    trace.next_number(*opened), trace.bytes_of(data.count, data.type)});
+}
+
+void Traced::begin(Posted /*how*/, const OfOpened& call, const Data& data) noexcept {
+  Tracer& trace = tracer();
+  Communicator* const opened = trace.find_opened(call.handle);
+  if (opened == nullptr) return;
+  call_ = {call.operation, trace.type_of(data.type),   calls::ReduceOp::sum,
+           opened->slot,   trace.next_number(*opened), trace.bytes_of(data.count, data.type)};
+  ticket_ = trace.recorder().enqueue(*call_);
+}
+
+namespace {
+/// Small tags as they are. Larger ones share the numbers from 32,768 on, so that two that differ are rarely alike.
+std::uint16_t short_tag(std::uint32_t tag) noexcept {
+  constexpr std::uint32_t large = 0x8000;
+  if (tag < large) return static_cast<std::uint16_t>(tag);
+  constexpr std::uint32_t golden = 0x9e3779b9;  // Knuth's multiplicative hash
+  constexpr int to_15_bits = 17;
+  const std::uint32_t mixed = large | ((tag * golden) >> to_15_bits);
+  return static_cast<std::uint16_t>(std::min(mixed, std::uint32_t{trace::recorder_format::any_tag} - 1));
+}
+
+/// The record of a message; nullopt for one that is none.
+std::optional<trace::RecordedCall> message(const OfTwo& call, const Data& data) noexcept {
+  Tracer& trace = tracer();
+  if (call.peer == trace.abi().no_process) return std::nullopt;
+  const Communicator* const communicator = trace.find(call.comm);
+  if (communicator == nullptr) return std::nullopt;
+  const bool any = call.peer == trace.abi().any_source;
+  const std::uint16_t tag =
+      call.tag == trace.abi().any_tag ? trace::recorder_format::any_tag : short_tag(static_cast<unsigned>(call.tag));
+  return trace::RecordedCall{call.operation,
+                             trace.type_of(data.type),
+                             calls::ReduceOp::sum,
+                             communicator->slot,
+                             0,
+                             trace.bytes_of(data.count, data.type),
+                             any ? trace::recorder_format::any_peer : call.peer + communicator->peers_at,
+                             tag};
+}
+}  // namespace
+
+void Traced::begin(Blocking /*how*/, const OfTwo& call, const Data& data) noexcept {
+  if (const auto record = message(call, data)) ticket_ = tracer().recorder().begin(*record);
+}
+
+void Traced::begin(Posted /*how*/, const OfTwo& call, const Data& data) noexcept {
+  call_ = message(call, data);
+  if (call_) ticket_ = tracer().recorder().enqueue(*call_);
+}
+
+void Traced::begin(Persistent /*how*/, const OfTwo& call, const Data& data) noexcept { call_ = message(call, data); }
+
+/// The preparation is itself a call of all members, which must make it in the same order.
+void Traced::begin(Persistent /*how*/, const OfAll& call, const Data& data) noexcept {
+  begin(Blocking{}, OfAll{call.comm, other::prepare, -1}, Data{0, no_type(), no_op()});
+  if (parent_ == nullptr) return;
+  const Tracer& trace = tracer();
+  call_ = {call.operation, trace.type_of(data.type), trace.op_of(data.op), 0, 0, trace.bytes_of(data.count, data.type),
+           call.root};
+}
+
+int Traced::prepared(int status, const MPI_Request* request) const noexcept {
+  static_cast<void>(ended(status));
+  if (status != 0 || !call_) return status;
+  if (parent_ != nullptr) tracer().prepare(*request, *call_, *parent_, sequence_);
+  else tracer().prepare(*request, *call_);
+  return status;
+}
+
+int Traced::ended(int status) const noexcept {
+  if (ticket_ == 0) return status;
+  if (status == 0) tracer().recorder().complete(ticket_);
+  else tracer().recorder().fail(ticket_, -1);
+  return status;
+}
+
+int Traced::posted(int status, const MPI_Request* request, const MPI_Comm* made) const noexcept {
+  if (ticket_ == 0) return status;
+  if (status != 0) {
+    tracer().recorder().fail(ticket_, -1);
+    return status;
+  }
+  const std::uint64_t id = made != nullptr ? Tracer::id_of_made(*parent_, sequence_) : 0;
+  tracer().remember(*request, {ticket_, *call_, made, id});
+  return status;
+}
+
+int Traced::closed(int status, std::uintptr_t handle) const noexcept {
+  if (status == 0 && ticket_ != 0) tracer().closed(handle);
+  return ended(status);
+}
+
+int Traced::made(int status, const MPI_Comm* made) const noexcept {
+  static_cast<void>(ended(status));
+  if (status == 0 && ticket_ != 0) tracer().add(*made, Tracer::id_of_made(*parent_, sequence_));
+  return status;
+}
+
+int Traced::joined(int status, const MPI_Comm* made) const noexcept {
+  static_cast<void>(ended(status));
+  if (status == 0 && depth_ == 1) tracer().add_joined(*made);
+  return status;
+}
+
+}  // namespace amldist::trace::mpi

@@ -1,0 +1,275 @@
+// Records the MPI calls of an unmodified program. One per process, found through tracer().
+//
+// The wrappers of MPI's calls (wrapped_calls.cpp) record what the program calls. A call that MPI makes inside another
+// one is not recorded. Nothing here throws: where memory or the recorder is missing, calls pass through.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <unordered_map>
+#include <vector>
+
+#include "trace/mpi/abi.hpp"
+#include "trace/mpi/poll_meter.hpp"
+#include "trace/record/flight_recorder.hpp"
+#include "trace/record/record_format.hpp"
+
+namespace amldist::trace::mpi {
+
+using calls::DataType;
+using calls::Operation;
+using calls::ReduceOp;
+using trace::FlightRecorder;
+namespace other = trace::recorder_format::other;
+
+/// A communicator as this process sees it. Lives until MPI deletes it; kept as MPI's attribute of the communicator.
+struct Communicator {
+  std::uint32_t slot = 0;
+  bool is_recorded = false;  ///< false: of one process
+  bool is_between = false;   ///< of two groups, which count as one: the one with the smaller first rank comes first
+  std::uint64_t id = 0;      ///< 0: with processes that are not of the world; its calls are recorded, but not judged
+  std::uint32_t rank = 0;
+  std::int32_t peers_at = 0;  ///< where the ranks begin that messages name: those of the other group
+  std::vector<std::uint32_t> world_ranks;
+  std::atomic<std::uint64_t> sequence{0};
+};
+
+/// Calls inside a recorded call are MPI's own.
+[[nodiscard]] int& depth() noexcept;
+
+class Tracer {
+ public:
+  /// Whether the calls of this libmpi can come here. They are recorded where the plugin has said so, else they pass
+  /// through. `unwanted`: no trace, and another interface.
+  enum class Use { other_interface = 0, yes = 1, unwanted = 2 };
+  Use use(void* libmpi) noexcept;
+  [[nodiscard]] bool on() const noexcept { return recorder_.on(); }
+  [[nodiscard]] const Abi& abi() const noexcept { return abi_; }
+  [[nodiscard]] FlightRecorder& recorder() noexcept { return recorder_; }
+  [[nodiscard]] void* libmpi() const noexcept { return libmpi_; }
+
+  /// Before MPI_Init: opens the recorder and records that this process is in it.
+  FlightRecorder::Ticket initializing() noexcept;
+  /// After it: MPI's world must be Slurm's step, or nothing is recorded.
+  void initialized(FlightRecorder::Ticket ticket, int status) noexcept;
+  FlightRecorder::Ticket finalizing() noexcept;
+  void finalized(FlightRecorder::Ticket ticket, int status) noexcept;
+
+  /// nullptr: its calls are not recorded.
+  Communicator* find(MPI_Comm comm) noexcept;
+  /// The communicators that a call gives to its callers. `id`: of the call, the same for all of them.
+  void add(MPI_Comm made, std::uint64_t id) noexcept;
+  /// The id of what this call on a communicator gives.
+  [[nodiscard]] static std::uint64_t id_of_made(const Communicator& parent, std::uint64_t sequence) noexcept;
+  /// What MPI_Intercomm_create has made of two groups.
+  void add_joined(MPI_Comm made) noexcept;
+
+  /// A file or window that a call on a communicator has opened. Its own calls are numbered, and judged, for themselves.
+  void opened(std::uintptr_t handle, const Communicator& by, std::uint64_t sequence, std::string_view what) noexcept;
+  [[nodiscard]] Communicator* find_opened(std::uintptr_t handle) noexcept;
+  void closed(std::uintptr_t handle) noexcept;
+
+  /// MPI_Comm_create_group is a call of the members of a group only. It is recorded, and judged, as the one call on a
+  /// communicator of its own.
+  struct GroupCall {
+    std::uint64_t id = 0;  ///< of what it gives; 0: it is not recorded
+    std::uint32_t slot = 0;
+    FlightRecorder::Ticket ticket = 0;
+  };
+  [[nodiscard]] GroupCall creating(MPI_Comm parent, MPI_Group group, int tag) noexcept;
+  void created(const GroupCall& call, int status, MPI_Comm made) noexcept;
+  /// MPI deletes it.
+  void forget(Communicator* communicator) noexcept;
+
+  /// Of the next call that all members make.
+  [[nodiscard]] std::uint64_t next_number(Communicator& communicator) const noexcept {
+    constexpr auto relaxed = std::memory_order_relaxed;
+    if (has_threads_) return communicator.sequence.fetch_add(1, relaxed) + 1;
+    const std::uint64_t number = communicator.sequence.load(relaxed) + 1;  // without the lock of an addition
+    communicator.sequence.store(number, relaxed);
+    return number;
+  }
+
+  [[nodiscard]] DataType type_of(MPI_Datatype type) const noexcept;
+  [[nodiscard]] ReduceOp op_of(MPI_Op op) const noexcept;
+  [[nodiscard]] std::uint64_t bytes_of(std::int64_t count, MPI_Datatype type) const noexcept;
+
+  /// A call that has been posted and has not been seen to end.
+  struct PostedCall {
+    FlightRecorder::Ticket ticket = 0;
+    trace::RecordedCall call{};
+    const MPI_Comm* made = nullptr;  ///< where the communicator that it gives will be
+    std::uint64_t id_of_made = 0;
+  };
+  void remember(MPI_Request request, const PostedCall& posted) noexcept;
+  /// Its ticket is 0 if there is none.
+  [[nodiscard]] PostedCall find_posted(MPI_Request request) noexcept;
+  /// The call has ended, well or not.
+  void complete(MPI_Request request, const PostedCall& posted) noexcept;
+  void fail(MPI_Request request, const PostedCall& posted) noexcept;
+
+  /// After a test that found nothing. True: the program waits for its requests by asking; call polled() for each that
+  /// has not ended, then polls_told(). Only of the thread that has called MPI_Init: another may only keep MPI going.
+  [[nodiscard]] bool polls_in_vain() noexcept;
+  void polled(MPI_Request request, PostedCall posted) noexcept;
+  void polls_told() noexcept;
+  void poll_found() noexcept {
+    if (is_main_thread()) poll_meter_.found_something();
+  }
+  static constexpr std::size_t most_polled = 64;  ///< of one test, so many are told
+
+  /// What a persistent request does each time that it is started, until MPI_Request_free.
+  void prepare(MPI_Request request, const trace::RecordedCall& call) noexcept;
+  /// The same of a collective call, which was prepared on `parent` with this number. Ranks may start what they have
+  /// prepared in any order, so its starts are counted, and judged, for themselves.
+  void prepare(MPI_Request request, trace::RecordedCall call, const Communicator& parent,
+               std::uint64_t sequence) noexcept;
+  [[nodiscard]] FlightRecorder::Ticket started(MPI_Request request) noexcept;
+  void free(MPI_Request request) noexcept;
+
+ private:
+  enum class Origin : std::uint8_t { unknown, group, between };
+  [[nodiscard]] bool is_main_thread() const noexcept;
+  [[nodiscard]] bool is_spawned() const noexcept;
+  void stop_polls() noexcept;
+  void drop(MPI_Request request) noexcept;
+  void find_members(MPI_Comm comm, Communicator& made) const;
+  Communicator* add_known(MPI_Comm comm, std::uint64_t id, Origin origin = Origin::unknown) noexcept;
+  [[nodiscard]] std::uint64_t next_id(std::span<const std::uint32_t> members, Origin origin, int tag = 0);
+  [[nodiscard]] std::vector<std::uint32_t> world_ranks_of(MPI_Comm comm,
+                                                          const char* group_of = "PMPI_Comm_group") const;
+  [[nodiscard]] std::vector<std::uint32_t> world_ranks_of_group(MPI_Group group) const;
+  void start(std::uint32_t rank, std::uint32_t size) noexcept;
+
+  void* libmpi_ = nullptr;
+  Abi abi_;
+  mutable std::atomic<const Abi::Type*> recent_type_{nullptr};
+  FlightRecorder recorder_;
+  bool has_threads_ = true;                     ///< several may be in MPI at once
+  const int* main_depth_ = nullptr;             ///< depth() of the thread that has called MPI_Init
+  PollMeter poll_meter_;                        ///< of that thread
+  std::vector<FlightRecorder::Ticket> polled_;  ///< that are recorded as waited for, by that thread
+  std::uint64_t polled_since_ = 0;              ///< ticks
+  std::optional<int> keyval_;                   ///< any number: MPICH's are negative
+  MPI_Group world_group_{};
+  std::atomic<std::uint64_t> deletions_{0};  ///< of communicators, so that no thread keeps one that is gone
+  std::mutex mutex_;                         ///< around all below, and around FlightRecorder::add_communicator()
+  std::map<std::uint64_t, std::uint64_t> same_members_;  ///< how many communicators have these members and this origin
+  std::unordered_map<std::uintptr_t, std::unique_ptr<Communicator>> opened_;
+  std::mutex requests_mutex_;
+  std::unordered_map<std::uintptr_t, PostedCall> requests_;
+  std::unordered_map<std::uintptr_t, trace::RecordedCall> persistent_;  ///< with the number of the last start
+  std::uint32_t persistent_slots_ = 0;                                  ///< in use by collective ones; with mutex_
+};
+
+/// The one of this process.
+[[nodiscard]] Tracer& tracer() noexcept;
+
+/// A function of the real MPI, by its PMPI name.
+[[nodiscard]] void* find_real(const char* name) noexcept;
+template <typename Function>
+[[nodiscard]] Function* find_real_as(const char* name) noexcept {
+  return reinterpret_cast<Function*>(find_real(name));
+}
+
+/// What a call returns that this MPI does not have: MPI_ERR_OTHER.
+#ifdef AMLDIST_MPI_HANDLES_ARE_NUMBERS
+inline constexpr int unsupported = 15;
+#else
+inline constexpr int unsupported = 16;
+#endif
+
+/// Calls the real function behind one of our wrappers.
+template <auto wrapper, typename... Arguments>
+int call_real(const char* name, Arguments... arguments) noexcept {
+  using Function = std::remove_pointer_t<decltype(wrapper)>;
+  static auto* const real = find_real_as<Function>(name);
+  return real != nullptr ? real(arguments...) : unsupported;
+}
+
+struct Blocking {};
+struct Posted {};
+/// A call that MPI_Start will make, perhaps many times.
+struct Persistent {};
+struct OfAll {
+  MPI_Comm comm;
+  Operation operation;
+  int root;
+};
+/// Of all who have opened a file or a window.
+struct OfOpened {
+  std::uintptr_t handle;
+  Operation operation;
+};
+struct OfTwo {
+  MPI_Comm comm;
+  Operation operation;
+  int peer;
+  int tag;
+};
+struct Data {
+  std::int64_t count;
+  MPI_Datatype type;
+  MPI_Op op;
+};
+[[nodiscard]] inline MPI_Datatype no_type() noexcept { return MPI_Datatype{}; }
+[[nodiscard]] inline MPI_Op no_op() noexcept { return MPI_Op{}; }
+
+/// A handle as a number.
+template <typename Handle>
+[[nodiscard]] std::uintptr_t key_of(Handle handle) noexcept {
+  if constexpr (std::is_pointer_v<Handle>) return reinterpret_cast<std::uintptr_t>(handle);
+  else return static_cast<std::uintptr_t>(static_cast<unsigned>(handle));
+}
+
+/// One call of the program, from its beginning to its end.
+class Traced {
+ public:
+  template <typename How, typename Members>
+  Traced(How how, const Members& members, const Data& data) noexcept {
+    if (depth_++ == 0 && tracer().on()) begin(how, members, data);
+  }
+  ~Traced() { --depth_; }
+  Traced(const Traced&) = delete;
+  Traced& operator=(const Traced&) = delete;
+
+  int ended(int status) const noexcept;
+  int posted(int status, const MPI_Request* request, const MPI_Comm* made = nullptr) const noexcept;
+  int prepared(int status, const MPI_Request* request) const noexcept;
+  int made(int status, const MPI_Comm* made) const noexcept;
+  /// The same of MPI_Intercomm_create, whose two sides make calls on communicators of their own.
+  int joined(int status, const MPI_Comm* made) const noexcept;
+  template <typename Handle>
+  int opened(int status, const Handle* handle, std::string_view what) const noexcept {
+    static_cast<void>(ended(status));
+    if (status == 0 && parent_ != nullptr) tracer().opened(key_of(*handle), *parent_, sequence_, what);
+    return status;
+  }
+  int closed(int status, std::uintptr_t handle) const noexcept;
+
+ private:
+  [[nodiscard]] bool number(const OfAll& call) noexcept;
+  void begin(Blocking how, const OfAll& call, const Data& data) noexcept;
+  void begin(Posted how, const OfAll& call, const Data& data) noexcept;
+  void begin(Blocking how, const OfOpened& call, const Data& data) noexcept;
+  void begin(Posted how, const OfOpened& call, const Data& data) noexcept;
+  void begin(Blocking how, const OfTwo& call, const Data& data) noexcept;
+  void begin(Posted how, const OfTwo& call, const Data& data) noexcept;
+  void begin(Persistent how, const OfTwo& call, const Data& data) noexcept;
+  void begin(Persistent how, const OfAll& call, const Data& data) noexcept;
+
+  int& depth_ = depth();  // a thread's variable is found once
+  FlightRecorder::Ticket ticket_ = 0;
+  std::optional<trace::RecordedCall> call_;  ///< of one that does not block
+  const Communicator* parent_ = nullptr;
+  std::uint64_t sequence_ = 0;
+};
+
+}  // namespace amldist::trace::mpi

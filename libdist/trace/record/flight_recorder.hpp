@@ -1,0 +1,174 @@
+// The flight recorder: records every call on a communicator in a mapped file, which outlives a killed process.
+//
+//   auto recorder = FlightRecorder::create(place, {"42.0", rank, size, local_rank, host});
+//   const auto world = recorder->add_communicator(0, rank, size);
+//   const auto ticket = recorder->begin({Operation::allreduce, type, op, world, sequence, bytes});
+//   ... the work ...
+//   recorder->complete(ticket);
+//
+// A record costs two readings of the time-stamp counter and one cache line: no system call, no lock, no allocation. All
+// members except create(), add_communicator(), one_at_a_time() and close() may be called from several threads at once.
+// record_format.hpp defines the file format, record_reader.hpp reads it, record_folder.hpp says where files are.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/os/file_descriptor.hpp"
+#include "base/text/result.hpp"
+#include "base/time/tick_clock.hpp"
+#include "calls/data_type.hpp"
+#include "trace/record/burst_clock.hpp"
+
+namespace amldist::trace {
+
+namespace recorder_format {
+struct RecorderHeader;
+struct CommunicatorSlot;
+struct RecordedEntry;
+enum class State : std::uint8_t;
+}  // namespace recorder_format
+
+/// The process whose calls a file holds.
+struct RecorderOwner {
+  std::string job;  ///< name of the step, the same for all its processes: "JOBID.STEP"
+  std::uint32_t rank = 0;
+  std::uint32_t size = 1;
+  std::uint32_t local_rank = 0;
+  std::string host;
+  /// Which library's calls these are. All but "amldist" have it in the file's name.
+  std::string source = "amldist";
+};
+
+/// A communicator, as known when it is made.
+struct RecordedCommunicator {
+  std::uint64_t id = 0;  ///< the same on every member, and of no other communicator of the step
+  std::uint32_t rank = 0;
+  std::uint32_t size = 1;
+  std::string_view name = {};                       ///< for people
+  std::uint32_t parent = 0;                         ///< slot of the communicator that was split
+  std::span<const std::uint32_t> world_ranks = {};  ///< of its members, in their order; empty: not known
+};
+
+/// One call, as known when it begins.
+struct RecordedCall {
+  calls::Operation operation = calls::Operation::none;
+  calls::DataType type = calls::DataType::uint8;
+  calls::ReduceOp reduction = calls::ReduceOp::sum;
+  std::uint32_t communicator = 0;  ///< result of add_communicator()
+  std::uint64_t sequence = 0;      ///< number of this call on its communicator, from 1; 0: not counted
+  std::uint64_t bytes = 0;         ///< size of this rank's input or, if it has none, of its output
+  std::int32_t peer = -1;          ///< root or peer, a rank of the communicator
+  std::uint16_t tag = 0;           ///< of a message
+};
+
+/// Owns one mapped file. Move-only. A default-constructed recorder is off: every member does nothing.
+class FlightRecorder {
+ public:
+  using Ticket = std::uint64_t;  ///< identifies a recorded call; 0: none, nothing is written
+
+  static constexpr std::uint32_t default_capacity = 4096;  ///< calls that a file keeps: 256 KiB
+
+  FlightRecorder() = default;
+  FlightRecorder(FlightRecorder&& other) noexcept;
+  FlightRecorder& operator=(FlightRecorder&& other) noexcept;
+  FlightRecorder(const FlightRecorder&) = delete;
+  FlightRecorder& operator=(const FlightRecorder&) = delete;
+  /// Keeps the file: a process that ends without close(well) may have failed.
+  ~FlightRecorder();
+
+  /// Creates `FOLDER/RANK.trace`, or `FOLDER/RANK.SOURCE.trace` for another source (mode 0600), for this process.
+  /// `folder` must exist and belong to the user: see record_folder.hpp. A file that a dead process of this rank left
+  /// there is replaced; that of a living process is an error. All pages are reserved here, so a full file system is an
+  /// error now and not a SIGBUS later. `capacity` is rounded to a power of two within the format's limits.
+  [[nodiscard]] static Result<FlightRecorder> create(const std::string& folder, const RecorderOwner& owner,
+                                                     std::uint32_t capacity = default_capacity);
+
+  /// From now on no two threads are in a member at once, which makes a record cheaper. A call among more than 500 in
+  /// one tick of the kernel's clock has less exact times then: see record_format.hpp.
+  void one_at_a_time() noexcept { burst_.emplace(); }
+
+  [[nodiscard]] bool on() const noexcept { return header_ != nullptr; }
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+  /// Assigns a slot to a communicator. When all slots are in use, slots of closed communicators are reused; after that,
+  /// recorder_format::no_slot is returned: calls are still recorded, but not judged.
+  std::uint32_t add_communicator(const RecordedCommunicator& communicator) noexcept;
+  std::uint32_t add_communicator(std::uint64_t id, std::uint32_t rank, std::uint32_t size, std::string_view name = {},
+                                 std::uint32_t parent = 0) noexcept {
+    return add_communicator({id, rank, size, name, parent, {}});
+  }
+  void close_communicator(std::uint32_t slot) noexcept;
+
+  /// Records a call that starts later (asynchronous). Then call start(), then complete() or fail().
+  Ticket enqueue(const RecordedCall& call) noexcept;
+  /// Records a call that starts now, or that started at `now`.
+  Ticket begin(const RecordedCall& call) noexcept;
+  Ticket begin(const RecordedCall& call, std::uint64_t now) noexcept;
+  /// False: there is no such record any more, because the ring has gone round since.
+  bool start(Ticket ticket) noexcept;
+  /// Records once more, now as started, an enqueued call whose record is gone.
+  Ticket start_again(const RecordedCall& call) noexcept;
+  /// The program waits for an enqueued call by asking again and again, since this moment. A reader believes it as long
+  /// as tick() is called every second. False: there is no such record any more.
+  bool poll(Ticket ticket, std::uint64_t since) noexcept;
+  /// Records once more an enqueued call whose record is gone.
+  Ticket enqueue_again(const RecordedCall& call) noexcept;
+  /// A started or polled call that nobody waits in any more, though it has not ended.
+  void suspend(Ticket ticket) noexcept;
+  void complete(Ticket ticket) noexcept;
+  /// `status`: the negative amldist_status that the caller receives.
+  void fail(Ticket ticket, int status) noexcept;
+
+  /// Calls so far.
+  [[nodiscard]] std::uint64_t recorded() const noexcept;
+
+  /// Heartbeat of the watchdog thread, about once a second: shows that the process is alive and calibrates ticks to
+  /// time. So does a program that polls.
+  void tick() noexcept;
+  /// Stores what the watchdog thread found, one sentence. It replaces the previous one.
+  void note(std::string_view sentence) noexcept;
+
+  enum class Ending {
+    well,    ///< no failure: the file is removed, and the folder with its last file
+    failed,  ///< the file is kept
+  };
+  /// Ends the recording. In a process forked after create() it only unmaps: the file belongs to the parent.
+  void close(Ending ending) noexcept;
+
+ private:
+  Ticket write(const RecordedCall& call, recorder_format::State state, std::uint64_t now) noexcept;
+  Ticket put_entry(const RecordedCall& call, recorder_format::State state, std::uint64_t now) noexcept;
+  [[nodiscard]] recorder_format::RecordedEntry* entry_of(Ticket ticket) const noexcept;
+  [[nodiscard]] std::uint64_t now() noexcept { return burst_ ? burst_->now() : clock_.now(); }
+  [[nodiscard]] std::uint64_t end_of(recorder_format::RecordedEntry& entry, Ticket ticket) noexcept;
+  [[nodiscard]] Ticket next_ticket() noexcept;
+  [[nodiscard]] bool take_room(std::uint32_t slot, std::uint32_t ranks) noexcept;
+  void put_members(recorder_format::CommunicatorSlot& slot, std::span<const std::uint32_t> ranks) noexcept;
+  void unmap() noexcept;
+
+  recorder_format::RecorderHeader* header_ = nullptr;
+  recorder_format::CommunicatorSlot* communicators_ = nullptr;
+  std::uint32_t* pool_ = nullptr;
+  std::uint32_t pool_used_ = 0;
+  /// The part of the pool that a slot has, also after its communicator was closed.
+  struct PoolRoom {
+    std::uint32_t first = 0;
+    std::uint32_t ranks = 0;
+  };
+  std::array<PoolRoom, 256> rooms_{};  ///< one for each of recorder_format::communicator_slots
+  recorder_format::RecordedEntry* entries_ = nullptr;
+  std::uint32_t mask_ = 0;
+  TickClock clock_;
+  std::optional<BurstClock> burst_;  ///< instead, where calls come one at a time
+  Ticket inexact_ = 0;               ///< the newest call, if it began at a moment that is not exact
+  FileDescriptor file_;              ///< holds the lock that shows readers that the writer is alive
+  std::int32_t pid_ = 0;
+  std::string path_;
+};
+
+}  // namespace amldist::trace

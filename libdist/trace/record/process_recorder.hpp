@@ -1,0 +1,45 @@
+// The flight recorder of a process that may be in several worlds: one file, in which each world is a communicator.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "base/text/result.hpp"
+#include "trace/record/flight_recorder.hpp"
+
+namespace amldist::trace {
+
+/// Shared by the worlds of a process that are recorded in one folder. All members may be called from several threads.
+class ProcessRecorder {
+ public:
+  /// The recorder of this process in `folder`, where a world still uses it; else a new one. Whoever opens it calls
+  /// leave() when its world ends. Errors: those of FlightRecorder::create(), and a folder in which this process is
+  /// another rank already.
+  [[nodiscard]] static Result<std::shared_ptr<ProcessRecorder>> open(const std::string& folder,
+                                                                     const RecorderOwner& owner);
+
+  explicit ProcessRecorder(FlightRecorder recorder) : recorder_(std::move(recorder)) {}
+
+  /// For the calls themselves.
+  [[nodiscard]] FlightRecorder& calls() noexcept { return recorder_; }
+  [[nodiscard]] const std::string& path() const noexcept { return recorder_.path(); }
+
+  [[nodiscard]] std::uint32_t add_communicator(const RecordedCommunicator& communicator) noexcept;
+  void note(std::string_view sentence) noexcept;
+
+  /// A world has ended. With the last one the recorder is closed: the file stays if any of them failed.
+  void leave(FlightRecorder::Ending ending) noexcept;
+
+ private:
+  [[nodiscard]] bool enter() noexcept;
+
+  std::mutex mutex_;  ///< around all but the calls
+  FlightRecorder recorder_;
+  std::uint32_t worlds_ = 0;
+  bool has_failed_ = false;
+};
+
+}  // namespace amldist::trace

@@ -1,0 +1,104 @@
+// Reads flight recorders of running, stopped and dead processes. The files may be damaged or forged.
+//
+// A file is read with pread(2) and never mapped, because its writer may truncate it meanwhile. Symbolic links are never
+// followed, and the format's limits hold. Everything read is checked or clamped, and texts come out printable.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/text/result.hpp"
+#include "calls/data_type.hpp"
+#include "trace/record/member_ranks.hpp"
+#include "trace/record/record_format.hpp"
+
+namespace amldist::trace {
+
+/// One call as its file records it. Times are nanoseconds since 1970 on the clock of the writer's host; 0: not yet.
+struct CallRecord {
+  std::uint64_t ticket = 0;  ///< from 1, in the order in which the process made its calls
+  std::uint64_t sequence = 0;
+  std::uint64_t bytes = 0;
+  std::int64_t enqueued_ns = 0;
+  std::int64_t started_ns = 0;
+  std::int64_t ended_ns = 0;
+  std::uint32_t communicator = 0;  ///< CommunicatorRecord::slot; may be no valid slot
+  std::int32_t peer = -1;
+  std::uint16_t tag = 0;
+  std::int32_t status = 0;
+  recorder_format::State state = recorder_format::State::empty;
+  calls::Operation operation = calls::Operation::none;
+  calls::DataType type = calls::DataType::uint8;  ///< may be no enumerator; so may operation and reduction
+  calls::ReduceOp reduction = calls::ReduceOp::sum;
+
+  /// When somebody began to wait in it, or when it was posted if nobody has.
+  [[nodiscard]] std::int64_t begin_ns() const noexcept { return started_ns != 0 ? started_ns : enqueued_ns; }
+  [[nodiscard]] bool pending() const noexcept {
+    return state == recorder_format::State::enqueued || state == recorder_format::State::started;
+  }
+};
+
+struct CommunicatorRecord {
+  std::uint32_t slot = 0;
+  std::uint64_t id = 0;
+  std::uint32_t rank = 0;  ///< below size
+  std::uint32_t size = 1;
+  std::uint64_t entered = 0;
+  std::uint64_t completed = 0;
+  bool closed = false;
+  std::string name;
+  /// Ranks of the world, in the communicator's order; empty: not known. Their number is `size`, or the file lies.
+  MemberRanks world_ranks = {};
+  std::uint32_t since = 0;  ///< low 32 bits of the newest ticket when it got its slot; calls up to it are not its own
+};
+
+/// What is known about the process that wrote a file.
+enum class Writer {
+  runs,
+  stopped,  ///< by a signal or a debugger; only known on its own host
+  gone,     ///< dead, or it closed the recorder
+};
+
+/// The content of one file.
+struct Recording {
+  std::string path;
+  std::string job;
+  std::string host;
+  std::string source;      ///< whose calls: "amldist", "mpi", "nccl", "torch"
+  std::string note;        ///< what the process's watchdog thread found; may be empty
+  std::uint32_t rank = 0;  ///< below size
+  std::uint32_t size = 1;
+  std::uint32_t local_rank = 0;
+  std::int32_t pid = 0;
+  Writer writer = Writer::gone;
+  recorder_format::Ending ending = recorder_format::Ending::none;
+  std::int64_t created_ns = 0;
+  std::int64_t latest_ns = 0;  ///< time of the last heartbeat
+  std::uint64_t recorded = 0;  ///< number of calls; the file has the newest of them
+  std::vector<CommunicatorRecord> communicators;
+  /// Oldest first. A call of MPI that one thread waits in while others have gone on for a second or more is `enqueued`.
+  std::vector<CallRecord> calls;
+
+  [[nodiscard]] const CommunicatorRecord* communicator(std::uint32_t slot) const noexcept;
+  /// The oldest call that the process waits in on a communicator without a slot; nullptr: none.
+  [[nodiscard]] const CallRecord* unjudged_wait() const noexcept;
+  /// Whether it may have communicators without a slot.
+  [[nodiscard]] bool lacks_slots() const noexcept;
+};
+
+/// Reads `name` in the open folder `folder` (or AT_FDCWD), at most its `newest` calls.
+[[nodiscard]] Result<Recording> read_recording(int folder, const std::string& name,
+                                               std::size_t newest = recorder_format::largest_ring);
+
+/// The recorders of one step, by rank and source, and a sentence for each file that is not one.
+struct StepRecordings {
+  std::vector<Recording> recordings;
+  std::vector<std::string> problems;
+};
+
+/// Reads the files *.trace of a folder. Errors: the folder does not exist, cannot be read, or has no such file.
+[[nodiscard]] Result<StepRecordings> read_step_recordings(const std::string& folder,
+                                                          std::size_t newest = recorder_format::largest_ring);
+
+}  // namespace amldist::trace

@@ -1,0 +1,283 @@
+// Why a step stands still, on recordings made up by hand.
+#include "trace/diagnosis/hang_diagnosis.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace amldist::trace::hang_diagnosis_test {
+namespace {
+
+using recorder_format::State;
+using Kind = HangDiagnosis::Kind;
+
+constexpr std::int64_t start = 1'700'000'000'000'000'000;
+
+/// A rank of a step with four ranks, which knows the world and a group of all with the id 2.
+Recording traced_rank(std::uint32_t rank) {
+  Recording recording;
+  recording.rank = rank;
+  recording.size = 4;
+  recording.local_rank = rank % 2;
+  recording.host = "node" + std::to_string(rank / 2);
+  recording.source = "mpi";
+  recording.writer = Writer::runs;
+  recording.communicators.push_back({0, 1, rank, 4, 0, 0, false, "world", MemberRanks::row(0, 1, 4)});
+  recording.communicators.push_back({1, 2, rank, 4, 0, 0, false, "dp", MemberRanks::row(0, 1, 4)});
+  return recording;
+}
+
+Recording calling(Recording recording, calls::Operation operation, std::uint32_t slot = 0, std::int32_t peer = -1,
+                  State state = State::started) {
+  CallRecord call;
+  const bool of_all = recorder_format::is_collective(operation);
+  call.ticket = recording.calls.size() + 1;
+  call.sequence = of_all ? ++recording.communicators.at(slot).entered : 0;
+  call.bytes = 4096;
+  call.type = calls::DataType::float32;
+  call.operation = operation;
+  call.communicator = slot;
+  call.peer = peer;
+  call.state = state;
+  call.enqueued_ns = call.started_ns = start + static_cast<std::int64_t>(call.ticket);
+  recording.calls.push_back(call);
+  return recording;
+}
+
+TEST(HangDiagnosis, NamesTheOneThatHasNotCome) {
+  const std::vector<Recording> step = {calling(traced_rank(0), calls::Operation::allreduce, 1),
+                                       calling(traced_rank(1), calls::Operation::allreduce, 1), traced_rank(2),
+                                       calling(traced_rank(3), calls::Operation::allreduce, 1)};
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(diagnosis->kind, Kind::not_come);
+  EXPECT_EQ(sentence(*diagnosis, 60),
+            "allreduce #1 (1024 float32, 4 KiB) of group 'dp': rank 2 (local 0) on node1 has not called it for 60 s; "
+            "3 ranks wait");
+}
+
+TEST(HangDiagnosis, NamesBothRootsWhereTheyDiffer) {
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 4; ++rank)
+    step.push_back(calling(traced_rank(rank), calls::Operation::broadcast, 0, rank == 2 ? 3 : 0));
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(diagnosis->kind, Kind::wrong_call);
+  EXPECT_EQ(sentence(*diagnosis, 60),
+            "broadcast #1 (1024 float32, 4 KiB): rank 2 (local 0) on node1 called broadcast #1 (1024 float32, 4 KiB) "
+            "with root 3 instead of root 0; 3 ranks wait");
+  EXPECT_NE(sentence(diagnosis->stall).find("with root 3 instead of root 0; ranks 0,1,3 wait"), std::string::npos)
+      << sentence(diagnosis->stall);
+}
+
+TEST(HangDiagnosis, FollowsWaitsToTheirEnd) {
+  // 0 and 1 wait for 2 and 3 in the world; 3 waits for a message of 2, who computes.
+  const std::vector<Recording> step = {calling(traced_rank(0), calls::Operation::barrier),
+                                       calling(traced_rank(1), calls::Operation::barrier), traced_rank(2),
+                                       calling(traced_rank(3), calls::Operation::recv, 0, 2)};
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(diagnosis->kind, Kind::not_come);
+  ASSERT_EQ(diagnosis->stall.missing.size(), 1U);
+  EXPECT_EQ(diagnosis->stall.missing[0].rank, 2U);
+  EXPECT_EQ(diagnosis->waits, (std::vector<std::uint32_t>{0, 1, 3}));
+}
+
+TEST(HangDiagnosis, FindsACircleOfSends) {
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    step.push_back(calling(traced_rank(rank), calls::Operation::send, 0, static_cast<std::int32_t>((rank + 1) % 4)));
+  }
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(diagnosis->kind, Kind::deadlock);
+  EXPECT_EQ(diagnosis->circle.size(), 4U);
+  EXPECT_TRUE(sentence(*diagnosis, 5)
+                  .starts_with("deadlock of 4 ranks for 5 s: rank 0 waits in send (1024 float32, 4 KiB) "
+                               "to rank 1 for rank 1, rank 1 waits in "))
+      << sentence(*diagnosis, 5);
+}
+
+TEST(HangDiagnosis, NamesTheFewInAnotherCommunicator) {
+  const std::vector<Recording> step = {
+      calling(traced_rank(0), calls::Operation::allreduce, 0), calling(traced_rank(1), calls::Operation::allreduce, 0),
+      calling(traced_rank(2), calls::Operation::allreduce, 1), calling(traced_rank(3), calls::Operation::allreduce, 0)};
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(diagnosis->kind, Kind::wrong_call);
+  ASSERT_EQ(diagnosis->stall.missing.size(), 1U);
+  EXPECT_EQ(diagnosis->stall.missing[0].rank, 2U);
+}
+
+TEST(HangDiagnosis, TellsTheDeadAndTheStoppedFromTheLate) {
+  for (const auto& [writer, kind] : {std::pair{Writer::gone, Kind::dead}, std::pair{Writer::stopped, Kind::stopped}}) {
+    Recording culprit = traced_rank(1);
+    culprit.writer = writer;
+    const std::vector<Recording> step = {calling(traced_rank(0), calls::Operation::recv, 0, 1), culprit,
+                                         traced_rank(2)};
+    const auto diagnosis = diagnose_hang(step);
+    ASSERT_TRUE(diagnosis);
+    EXPECT_EQ(diagnosis->kind, kind);
+    EXPECT_EQ(diagnosis->stall.missing.at(0).rank, 1U);
+  }
+}
+
+TEST(HangDiagnosis, TakesAMessageUnderWayForNone) {
+  const std::vector<Recording> met = {calling(traced_rank(0), calls::Operation::recv, 0, 1),
+                                      calling(traced_rank(1), calls::Operation::send, 0, 0, State::enqueued)};
+  EXPECT_FALSE(diagnose_hang(met));
+  std::vector<Recording> other_tag = met;
+  other_tag[0].calls[0].tag = 1;
+  other_tag[1].calls[0].tag = 2;
+  ASSERT_TRUE(diagnose_hang(other_tag)) << "they do not meet";
+  const std::vector<Recording> anybody = {
+      calling(traced_rank(0), calls::Operation::recv, 0, recorder_format::any_peer)};
+  EXPECT_FALSE(diagnose_hang(anybody));
+}
+
+TEST(HangDiagnosis, BlamesNobodyInACallWithoutWaiting) {
+  const std::vector<Recording> posted = {calling(traced_rank(0), calls::Operation::recv, 0, 1, State::enqueued),
+                                         traced_rank(1)};
+  EXPECT_FALSE(diagnose_hang(posted)) << "it has posted a receive and computes";
+  EXPECT_FALSE(diagnose_hang(std::vector<Recording>{}));
+}
+
+TEST(HangDiagnosis, AnotherRootIsAnotherCall) {
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    step.push_back(calling(traced_rank(rank), calls::Operation::broadcast, 0, rank == 2 ? 1 : 0));
+  }
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(diagnosis->kind, Kind::wrong_call);
+  EXPECT_EQ(diagnosis->stall.missing.at(0).rank, 2U);
+}
+
+TEST(HangDiagnosis, LooksBehindACallThatNobodyWaitsForYet) {
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    step.push_back(calling(traced_rank(rank), calls::Operation::barrier, 0, -1, State::enqueued));
+    if (rank != 2) step.back() = calling(step.back(), calls::Operation::allreduce);
+  }
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(diagnosis->kind, Kind::not_come);
+  EXPECT_TRUE(sentence(*diagnosis, 60).starts_with("allreduce #2 (1024 float32, 4 KiB): rank 2 "))
+      << sentence(*diagnosis, 60);
+  EXPECT_EQ(diagnosis->waits, (std::vector<std::uint32_t>{0, 1, 3}));
+}
+
+TEST(HangDiagnosis, BlamesTheOneThatHasPostedACallAndGoesOnLaterThanTheOthers) {
+  // Ranks 0 and 3 wait for call 1 itself, rank 1 has made another one; rank 2 has only posted call 1.
+  std::vector<Recording> step = {calling(traced_rank(0), calls::Operation::barrier),
+                                 calling(traced_rank(1), calls::Operation::barrier, 0, -1, State::completed),
+                                 calling(traced_rank(2), calls::Operation::barrier, 0, -1, State::enqueued),
+                                 calling(traced_rank(3), calls::Operation::barrier)};
+  step[1] = calling(step[1], calls::Operation::allreduce);
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  ASSERT_EQ(diagnosis->stall.missing.size(), 1U);
+  EXPECT_EQ(diagnosis->stall.missing.front().rank, 2U);
+}
+
+TEST(HangDiagnosis, BlamesNobodyForCallsThatAreOnlyPosted) {
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    step.push_back(traced_rank(rank));
+    if (rank != 2) step.back() = calling(step.back(), calls::Operation::barrier, 0, -1, State::enqueued);
+  }
+  EXPECT_FALSE(diagnose_hang(step));
+  EXPECT_EQ(find_stalls(step).size(), 1U) << "which aml-dist trace shows";
+}
+
+/// Rank 0 hands out work to whoever asks; `asking` of the others wait for its answer.
+std::vector<Recording> farm(const std::vector<std::uint32_t>& asking) {
+  std::vector<Recording> step = {calling(traced_rank(0), calls::Operation::recv, 0, recorder_format::any_peer)};
+  for (std::uint32_t rank = 1; rank < 4; ++rank) {
+    step.push_back(traced_rank(rank));
+    if (std::ranges::find(asking, rank) == asking.end()) continue;
+    step.back() = calling(step.back(), calls::Operation::send, 0, 0, State::completed);
+    step.back() = calling(step.back(), calls::Operation::recv, 0, 0);
+  }
+  return step;
+}
+
+TEST(HangDiagnosis, LooksBehindWhoeverReceivesFromAnyRank) {
+  const auto diagnosis = diagnose_hang(farm({1, 2}));
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(diagnosis->kind, Kind::not_come);
+  EXPECT_EQ(
+      sentence(*diagnosis, 60),
+      "recv (1024 float32, 4 KiB) from any rank: rank 3 (local 1) on node1 has not met it for 60 s; 3 ranks wait");
+}
+
+TEST(HangDiagnosis, BlamesNobodyWhereAServerHasNothingToDo) { EXPECT_FALSE(diagnose_hang(farm({}))); }
+
+TEST(HangDiagnosis, FindsACircleThroughAReceiveFromAnyRank) {
+  const auto diagnosis = diagnose_hang(farm({1, 2, 3}));
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(diagnosis->kind, Kind::deadlock);
+  EXPECT_EQ(diagnosis->circle.size(), 2U);
+}
+
+TEST(HangDiagnosis, BlamesNobodyWhileAMessageToAnyReceiverIsUnderWay) {
+  auto step = farm({1, 2});
+  const auto of_any = [](const std::optional<HangDiagnosis>& diagnosis) {
+    return diagnosis && diagnosis->stall.call.peer == recorder_format::any_peer;
+  };
+  const Recording idle = step[3];
+  step[3] = calling(idle, calls::Operation::send, 0, 0);
+  EXPECT_FALSE(of_any(diagnose_hang(step)));
+  step[3] = calling(idle, calls::Operation::send, 0, 0, State::enqueued);
+  EXPECT_TRUE(of_any(diagnose_hang(step))) << "one that was only posted may have arrived long ago";
+}
+
+/// Waits for a message on a communicator that has no slot.
+Recording waiting_unjudged(Recording recording) {
+  recording = calling(std::move(recording), calls::Operation::recv, 0, 1);
+  recording.calls.back().communicator = recorder_format::no_slot;
+  return recording;
+}
+
+TEST(HangDiagnosis, BlamesNobodyWhoWaitsWhereNobodyIsJudged) {
+  std::vector<Recording> step = {calling(traced_rank(0), calls::Operation::barrier),
+                                 calling(traced_rank(1), calls::Operation::barrier), traced_rank(2),
+                                 waiting_unjudged(traced_rank(3))};
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  ASSERT_EQ(diagnosis->stall.missing.size(), 1U);
+  EXPECT_EQ(diagnosis->stall.missing[0].rank, 2U);
+  step[2] = calling(step[2], calls::Operation::barrier);
+  ASSERT_TRUE(diagnose_hang(step)) << "nobody else is known";
+  EXPECT_EQ(sentence(*diagnose_hang(step), 60),
+            "barrier #1: rank 3 (local 1) on node1 waits in recv (1024 float32, 4 KiB) from rank 1 on a communicator "
+            "that is not judged for 60 s; 3 ranks wait");
+}
+
+TEST(HangDiagnosis, IsNotSureOfARankWhoseSlotsAreAllInUse) {
+  // A communicator of ranks 0 to 2, which rank 1 may have without a slot; rank 2 has never had it.
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) step.push_back(traced_rank(rank));
+  step[0].communicators.push_back({2, 3, 0, 3, 0, 0, false, "ranks 0-2", MemberRanks::row(0, 1, 3)});
+  step[0] = calling(step[0], calls::Operation::barrier, 2);
+  for (std::uint32_t slot = 2; slot < recorder_format::communicator_slots; ++slot)
+    step[1].communicators.push_back({slot, 1000 + slot, 1, 4, 0, 0, false, "others", MemberRanks::row(0, 1, 4)});
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  ASSERT_EQ(diagnosis->stall.missing.size(), 1U);
+  EXPECT_EQ(diagnosis->stall.missing[0].rank, 2U);
+}
+
+TEST(HangDiagnosis, CountsTheWaitForARankFromItsLastCall) {
+  // Rank 1 has waited for rank 0 all along, which serves the others meanwhile.
+  std::vector<Recording> step = {traced_rank(0), calling(traced_rank(1), calls::Operation::recv, 0, 0), traced_rank(2),
+                                 traced_rank(3)};
+  EXPECT_EQ(diagnose_hang(step)->stall.since_ns, start + 1);
+  constexpr std::int64_t minute = 60'000'000'000;
+  step[0] = calling(step[0], calls::Operation::send, 0, 2, State::completed);
+  step[0].calls.back().ended_ns = start + minute;
+  EXPECT_EQ(diagnose_hang(step)->stall.since_ns, start + minute);
+}
+
+}  // namespace
+}  // namespace amldist::trace::hang_diagnosis_test

@@ -1,0 +1,406 @@
+#include "trace/record/flight_recorder.hpp"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <ctime>
+#include <fstream>
+#include <thread>
+
+#include "scratch.hpp"
+#include "support.hpp"
+#include "trace/record/record_reader.hpp"
+
+namespace amldist::trace {
+namespace {
+
+using amldist::testing::expect_sentence;
+using amldist::testing::ScratchFolder;
+using recorder_format::State;
+
+RecorderOwner owner(std::uint32_t rank = 0, std::uint32_t size = 4) { return {"42.0", rank, size, rank, "node1"}; }
+
+RecordedCall allreduce(std::uint64_t sequence, std::uint64_t bytes = 4096) {
+  return {calls::Operation::allreduce, calls::DataType::float32, calls::ReduceOp::sum, 0, sequence, bytes, -1};
+}
+
+Recording read(const std::string& path) {
+  auto recording = read_recording(AT_FDCWD, path);
+  EXPECT_TRUE(recording) << recording.error().message;
+  return recording ? std::move(*recording) : Recording{};
+}
+
+std::int64_t calendar_ns() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
+}
+
+TEST(Recorder, IsReadBackAsWritten) {
+  const ScratchFolder folder;
+  const auto before = calendar_ns();
+  auto recorder = FlightRecorder::create(folder.path(), owner(3));
+  ASSERT_TRUE(recorder) << recorder.error().message;
+  const auto world = recorder->add_communicator(77, 3, 4, "world");
+  recorder->complete(recorder->begin(allreduce(1)));
+  recorder->fail(
+      recorder->begin({calls::Operation::broadcast, calls::DataType::float64, calls::ReduceOp::sum, world, 2, 80, 1}),
+      -7);
+  const auto queued = recorder->enqueue(allreduce(3));
+  static_cast<void>(
+      recorder->begin({calls::Operation::send, calls::DataType::int8, calls::ReduceOp::sum, world, 0, 5, 2}));
+  recorder->start(queued);
+  recorder->note("rank 1 is missing");
+  recorder->tick();
+
+  const Recording recording = read(folder / "3.trace");
+  EXPECT_EQ(recording.job, "42.0");
+  EXPECT_EQ(recording.host, "node1");
+  EXPECT_EQ(recording.note, "rank 1 is missing");
+  EXPECT_EQ(recording.rank, 3U);
+  EXPECT_EQ(recording.size, 4U);
+  EXPECT_EQ(recording.pid, ::getpid());
+  EXPECT_EQ(recording.recorded, 4U);
+  ASSERT_EQ(recording.communicators.size(), 1U);
+  EXPECT_EQ(recording.communicators[0].id, 77U);
+  EXPECT_EQ(recording.communicators[0].name, "world");
+  EXPECT_EQ(recording.communicators[0].entered, 3U) << "sends are not counted";
+  EXPECT_EQ(recording.communicators[0].completed, 1U);
+  ASSERT_EQ(recording.calls.size(), 4U);
+  EXPECT_EQ(recording.calls[0].state, State::completed);
+  EXPECT_EQ(recording.calls[0].bytes, 4096U);
+  EXPECT_EQ(recording.calls[1].operation, calls::Operation::broadcast);
+  EXPECT_EQ(recording.calls[1].type, calls::DataType::float64);
+  EXPECT_EQ(recording.calls[1].state, State::failed);
+  EXPECT_EQ(recording.calls[1].status, -7);
+  EXPECT_EQ(recording.calls[1].peer, 1);
+  EXPECT_EQ(recording.calls[2].state, State::started);
+  EXPECT_EQ(recording.calls[2].ended_ns, 0);
+  EXPECT_EQ(recording.calls[3].operation, calls::Operation::send);
+  EXPECT_GE(recording.calls[0].started_ns, before - 1'000'000);
+  EXPECT_LE(recording.calls[0].started_ns, recording.calls[0].ended_ns);
+  EXPECT_LE(recording.calls[0].ended_ns, calendar_ns() + 1'000'000);
+}
+
+TEST(Recorder, KeepsTheMembersOfACommunicator) {
+  const ScratchFolder folder;
+  auto recorder = FlightRecorder::create(folder.path(), {"42.0", 0, 64, 0, "node1", "mpi"});
+  ASSERT_TRUE(recorder);
+  const std::vector<std::uint32_t> row = {0, 8, 16, 24};
+  const std::vector<std::uint32_t> any = {0, 3, 5, 60};
+  static_cast<void>(recorder->add_communicator({7, 0, 4, "dp", 0, row}));
+  static_cast<void>(recorder->add_communicator({8, 0, 4, "tp", 0, any}));
+  static_cast<void>(recorder->add_communicator({9, 0, 4, "pp", 0, {}}));
+  const Recording recording = read(folder / "0.mpi.trace");
+  EXPECT_EQ(recording.source, "mpi");
+  ASSERT_EQ(recording.communicators.size(), 3U);
+  EXPECT_EQ(recording.communicators[0].world_ranks.to_list(), row);
+  EXPECT_EQ(recording.communicators[1].world_ranks.to_list(), any);
+  EXPECT_TRUE(recording.communicators[2].world_ranks.empty());
+}
+
+TEST(Recorder, KeepsTheNewestCalls) {
+  const ScratchFolder folder;
+  auto recorder = FlightRecorder::create(folder.path(), owner(), 16);
+  ASSERT_TRUE(recorder);
+  static_cast<void>(recorder->add_communicator(1, 0, 4));
+  const auto oldest = recorder->begin(allreduce(1));
+  for (std::uint64_t sequence = 2; sequence <= 100; ++sequence)
+    recorder->complete(recorder->begin(allreduce(sequence)));
+  recorder->complete(oldest);  // its line is another call's by now
+  const Recording recording = read(folder / "0.trace");
+  ASSERT_EQ(recording.calls.size(), 16U);
+  EXPECT_EQ(recording.recorded, 100U);
+  for (std::size_t i = 0; i < 16; ++i) EXPECT_EQ(recording.calls[i].sequence, 85 + i);
+  EXPECT_EQ(recording.communicators.at(0).completed, 100U);
+}
+
+TEST(Recorder, SurvivesTheDeathOfItsProcess) {
+  const ScratchFolder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto recorder = FlightRecorder::create(folder.path(), owner());
+    static_cast<void>(recorder->add_communicator(1, 0, 4));
+    recorder->complete(recorder->begin(allreduce(1)));
+    static_cast<void>(recorder->begin(allreduce(2, 1 << 20)));
+    std::raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  const Recording recording = read(folder / "0.trace");
+  EXPECT_EQ(recording.writer, Writer::gone);
+  EXPECT_EQ(recording.ending, recorder_format::Ending::none);
+  ASSERT_EQ(recording.calls.size(), 2U);
+  EXPECT_TRUE(recording.calls[1].pending());
+  EXPECT_EQ(recording.calls[1].bytes, 1U << 20);
+}
+
+/// A child that records one call and waits; the parent ends it.
+pid_t recording_child(const ScratchFolder& folder) {
+  int ready[2] = {};
+  EXPECT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto recorder = FlightRecorder::create(folder.path(), owner());
+    const bool fine = recorder.ok() && ::write(ready[1], "x", 1) == 1;
+    while (fine) ::pause();
+    ::_exit(1);
+  }
+  char byte = 0;
+  EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+  ::close(ready[0]);
+  ::close(ready[1]);
+  return child;
+}
+
+TEST(Recorder, TellsWhetherItsWriterRunsIsStoppedOrGone) {
+  const ScratchFolder folder;
+  const pid_t child = recording_child(folder);
+  EXPECT_EQ(read(folder / "0.trace").writer, Writer::runs);
+  int status = 0;
+  ::kill(child, SIGSTOP);
+  ASSERT_EQ(::waitpid(child, &status, WUNTRACED), child);
+  EXPECT_EQ(read(folder / "0.trace").writer, Writer::stopped);
+  ::kill(child, SIGKILL);
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(read(folder / "0.trace").writer, Writer::gone);
+}
+
+TEST(Recorder, ReplacesADeadRanksFileAndNeverALivingOnes) {
+  const ScratchFolder folder;
+  const pid_t child = recording_child(folder);
+  const auto second = FlightRecorder::create(folder.path(), owner());
+  ASSERT_FALSE(second);
+  expect_sentence(second.error().message);
+  ::kill(child, SIGKILL);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_TRUE(FlightRecorder::create(folder.path(), owner()));
+}
+
+TEST(Recorder, IsForItsUserOnly) {
+  const ScratchFolder folder;
+  const mode_t former = ::umask(0);
+  const auto recorder = FlightRecorder::create(folder.path(), owner());
+  ::umask(former);
+  ASSERT_TRUE(recorder);
+  struct stat status = {};
+  ASSERT_EQ(::stat((folder / "0.trace").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600U);
+}
+
+TEST(Recorder, DoesNotWriteThroughALink) {
+  const ScratchFolder folder;
+  const std::string victim = folder / "victim";
+  std::ofstream(victim) << "precious";
+  ASSERT_EQ(::symlink(victim.c_str(), (folder / "0.trace").c_str()), 0);
+  const auto recorder = FlightRecorder::create(folder.path(), owner());
+  EXPECT_TRUE(recorder) << "the link is replaced, what it points to is left alone";
+  std::string words;
+  std::ifstream(victim) >> words;
+  EXPECT_EQ(words, "precious");
+}
+
+TEST(Recorder, RemovesItsFileOnlyWhenAllWentWell) {
+  const ScratchFolder folder;
+  ASSERT_EQ(::mkdir((folder / "42.0").c_str(), 0700), 0);
+  auto well = FlightRecorder::create(folder / "42.0", owner(0));
+  auto failed = FlightRecorder::create(folder / "42.0", owner(1));
+  ASSERT_TRUE(well && failed);
+  well->close(FlightRecorder::Ending::well);
+  failed->close(FlightRecorder::Ending::failed);
+  EXPECT_NE(::access((folder / "42.0/0.trace").c_str(), F_OK), 0);
+  EXPECT_EQ(read(folder / "42.0/1.trace").ending, recorder_format::Ending::failed);
+  auto again = FlightRecorder::create(folder / "42.0", owner(1));
+  ASSERT_TRUE(again);
+  again->close(FlightRecorder::Ending::well);
+  EXPECT_NE(::access((folder / "42.0").c_str(), F_OK), 0) << "the last one takes the folder along";
+}
+
+TEST(Recorder, IsNotClosedByAForkedChild) {
+  const ScratchFolder folder;
+  auto recorder = FlightRecorder::create(folder.path(), owner());
+  ASSERT_TRUE(recorder);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    recorder->close(FlightRecorder::Ending::well);
+    ::_exit(0);
+  }
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(read(folder / "0.trace").ending, recorder_format::Ending::none);
+}
+
+TEST(Recorder, SaysWhenItHasNoRoom) {
+  const ScratchFolder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit small = {4096, 4096};  // what a full file system answers, to this process only
+    ::setrlimit(RLIMIT_FSIZE, &small);
+    std::signal(SIGXFSZ, SIG_IGN);
+    const auto recorder = FlightRecorder::create(folder.path(), owner());
+    ::_exit(!recorder && !recorder.error().message.empty() ? 0 : 1);
+  }
+  int status = 1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_NE(::access((folder / "0.trace").c_str(), F_OK), 0) << "nothing half made stays behind";
+}
+
+TEST(Recorder, DoesNothingWhenItIsOff) {
+  FlightRecorder off;
+  EXPECT_FALSE(off.on());
+  EXPECT_EQ(off.begin(allreduce(1)), 0U);
+  off.complete(0);
+  off.tick();
+  off.note("nothing");
+  off.close(FlightRecorder::Ending::well);
+}
+
+TEST(Recorder, TakesCallsFromSeveralThreads) {
+  const ScratchFolder folder;
+  auto recorder = FlightRecorder::create(folder.path(), owner(), 1 << 14);
+  ASSERT_TRUE(recorder);
+  constexpr std::uint64_t calls = 2000;
+  constexpr std::uint32_t threads = 4;
+  std::vector<std::thread> callers;
+  for (std::uint32_t t = 0; t < threads; ++t) {
+    static_cast<void>(recorder->add_communicator(t, 0, 4));
+    callers.emplace_back([&recorder, t] {
+      for (std::uint64_t i = 1; i <= calls; ++i) {
+        auto call = allreduce(i);
+        call.communicator = t;
+        recorder->complete(recorder->begin(call));
+      }
+    });
+  }
+  for (auto& caller : callers) caller.join();
+  const Recording recording = read(folder / "0.trace");
+  ASSERT_EQ(recording.calls.size(), calls * threads);
+  std::array<std::uint64_t, threads> next = {};
+  for (const CallRecord& call : recording.calls) EXPECT_EQ(call.sequence, ++next.at(call.communicator));
+}
+
+TEST(Recorder, KnowsALongCallAmongABurstOfShortOnes) {
+  constexpr std::uint64_t burst = 100'000;  // many more than have exact times in a tick of the kernel's clock
+  constexpr std::int64_t pause_ns = 100'000'000;
+  constexpr std::int64_t longest_tick_ns = 10'000'000;
+  const ScratchFolder folder;
+  auto recorder = FlightRecorder::create(folder.path(), owner());
+  ASSERT_TRUE(recorder) << recorder.error().message;
+  static_cast<void>(recorder->add_communicator(77, 0, 4, "world"));
+  recorder->one_at_a_time();
+  for (std::uint64_t i = 1; i <= burst; ++i) recorder->complete(recorder->begin(allreduce(i)));
+  const auto waiting = recorder->begin(allreduce(burst + 1));
+  std::this_thread::sleep_for(std::chrono::nanoseconds(pause_ns));
+  recorder->complete(waiting);
+  const auto posted = recorder->enqueue(allreduce(burst + 2));
+  recorder->start(posted);
+  recorder->complete(posted);
+  recorder->tick();
+  const Recording recording = read(folder / "0.trace");
+  EXPECT_EQ(recording.recorded, burst + 2);
+  const auto& calls = recording.calls;
+  const CallRecord& waited = calls[calls.size() - 2];
+  EXPECT_GE(waited.ended_ns - waited.started_ns, pause_ns - longest_tick_ns);
+  EXPECT_EQ(waited.started_ns, waited.enqueued_ns);
+  EXPECT_GE(calls.back().started_ns, calls.back().enqueued_ns);
+  std::int64_t before = 0;
+  for (const CallRecord& call : calls) {
+    EXPECT_EQ(call.state, State::completed);
+    EXPECT_LE(before, call.enqueued_ns);
+    EXPECT_LE(call.started_ns, call.ended_ns);
+    before = call.enqueued_ns;
+  }
+}
+
+TEST(Recorder, HasLinesForTenThousandCommunicatorsThatComeAndGo) {
+  const ScratchFolder folder;
+  auto recorder = FlightRecorder::create(folder.path(), owner());
+  ASSERT_TRUE(recorder);
+  constexpr std::array<std::uint32_t, 3> few = {0, 1, 3};  // no row of numbers: they fill the pool
+  std::vector<std::uint32_t> many(150, 3);
+  many.front() = 1;
+  std::span<const std::uint32_t> members;
+  for (std::uint64_t id = 1; id <= 10'000; ++id) {
+    members = id == 1 ? std::span<const std::uint32_t>(few) : many;  // the first has little room to reuse
+    const auto slot =
+        recorder->add_communicator({id, 0, static_cast<std::uint32_t>(members.size()), "made again", 0, members});
+    ASSERT_LT(slot, recorder_format::communicator_slots) << id;
+    recorder->complete(
+        recorder->begin({calls::Operation::barrier, calls::DataType::uint8, calls::ReduceOp::sum, slot, 1, 0}));
+    recorder->close_communicator(slot);
+  }
+  const Recording recording = read(folder / "0.trace");
+  EXPECT_EQ(recording.recorded, 10'000U);
+  EXPECT_LE(recording.communicators.size(), recorder_format::communicator_slots);
+  const auto last = std::ranges::max(recording.communicators, {}, &CommunicatorRecord::id);
+  EXPECT_EQ(last.id, 10'000U);
+  EXPECT_EQ(last.entered, 1U);
+  EXPECT_EQ(last.world_ranks.to_list(), std::vector<std::uint32_t>(members.begin(), members.end()));
+  EXPECT_TRUE(std::ranges::all_of(recording.communicators, [](const auto& each) {
+    return each.world_ranks.empty() || each.world_ranks.size() == each.size;
+  }));
+}
+
+TEST(Recorder, TakesTheCallsOfAnEarlierCommunicatorForNoneOfALaterOne) {
+  const ScratchFolder folder;
+  auto recorder = FlightRecorder::create(folder.path(), owner());
+  ASSERT_TRUE(recorder);
+  for (std::uint32_t i = 0; i < recorder_format::communicator_slots; ++i) recorder->add_communicator(i + 1, 0, 4);
+  const auto call = [&](std::uint64_t sequence) {
+    recorder->begin({calls::Operation::barrier, calls::DataType::uint8, calls::ReduceOp::sum, 7, sequence, 0});
+  };
+  call(1);
+  call(2);
+  recorder->close_communicator(7);
+  ASSERT_EQ(recorder->add_communicator(1001, 0, 4), 7U);
+  EXPECT_EQ(std::ranges::count(read(folder / "0.trace").calls, 7U, &CallRecord::communicator), 0);
+  call(1);
+  const Recording recording = read(folder / "0.trace");
+  EXPECT_EQ(recording.calls.size(), 3U);
+  EXPECT_EQ(std::ranges::count(recording.calls, 7U, &CallRecord::communicator), 1);
+  EXPECT_EQ(recording.calls.back().communicator, 7U);
+}
+
+TEST(Recorder, TakesAWaitForOneInTheBackgroundWhileOtherThreadsOfAnMpiProgramGoOn) {
+  const ScratchFolder folder;
+  RecorderOwner of_mpi = owner();
+  of_mpi.source = "mpi";
+  auto recorder = FlightRecorder::create(folder.path(), of_mpi);
+  ASSERT_TRUE(recorder);
+  const auto slot = recorder->add_communicator(1, 0, 4);
+  recorder->begin({calls::Operation::recv, calls::DataType::uint8, calls::ReduceOp::sum, slot, 0, 4, 1});
+  const auto call = [&] {
+    recorder->complete(
+        recorder->begin({calls::Operation::barrier, calls::DataType::uint8, calls::ReduceOp::sum, slot, 1, 0}));
+    recorder->tick();
+    return read(folder / "0.mpi.trace").calls.front().state;
+  };
+  EXPECT_EQ(call(), recorder_format::State::started) << "a call that ended at about the same time says nothing";
+  std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+  EXPECT_EQ(call(), recorder_format::State::enqueued);
+}
+
+TEST(Recorder, JudgesNobodyByACommunicatorBeyondItsLines) {
+  const ScratchFolder folder;
+  auto recorder = FlightRecorder::create(folder.path(), owner());
+  ASSERT_TRUE(recorder);
+  for (std::uint32_t i = 0; i < recorder_format::communicator_slots; ++i) {
+    EXPECT_EQ(recorder->add_communicator(i + 1, 0, 4), i);
+  }
+  EXPECT_EQ(recorder->add_communicator(1000, 0, 4), recorder_format::no_slot);
+  recorder->complete(recorder->begin(
+      {calls::Operation::allreduce, calls::DataType::int8, calls::ReduceOp::sum, recorder_format::no_slot, 9, 1}));
+  recorder->close_communicator(7);
+  EXPECT_EQ(recorder->add_communicator(1001, 0, 4), 7U);
+}
+
+}  // namespace
+}  // namespace amldist::trace

@@ -1,0 +1,30 @@
+// The secret of a world: where it comes from, and whether it is good enough.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "base/text/environment.hpp"
+#include "launch/placement/process_identity.hpp"
+#include "world/bootstrap/root_address.hpp"
+#include "world/settings.hpp"
+#include "world/wireup/secret_file.hpp"
+
+namespace amldist::world {
+
+/// What a world's processes know and strangers do not.
+struct WorldSecret {
+  world::Credentials credentials;
+  std::optional<world::SecretFile> file;  ///< to be removed when all have come
+  std::string reason;                     ///< open: why there is no secret
+};
+
+/// The first of: the caller's (`given`), AMLDIST_STEP_SECRET, one that comes with rank 0's address (PMIx, MPI, a
+/// store), a file where all processes are on one machine. `job` names the step. Errors: unavailable, where policy
+/// `require` does not take what there is; what the environment or the root address says.
+[[nodiscard]] Result<WorldSecret> find_world_secret(const EnvironmentReader& environment, launch::SecretPolicy policy,
+                                                    const std::optional<world::Key>& given,
+                                                    const launch::ProcessIdentity& identity, RootAddress& root,
+                                                    std::string_view job, Clock::time_point deadline);
+
+}  // namespace amldist::world

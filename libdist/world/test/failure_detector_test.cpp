@@ -1,0 +1,323 @@
+// Who is missing, found over the tree: many ranks in one process, whose frames take a millisecond and whose clock is
+// the test's.
+#include "world/control/failure_detector.hpp"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "world/test/table_fixture.hpp"
+
+namespace amldist::world::failure_detector_test {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::uint64_t comm = 42;
+constexpr milliseconds grace(600);
+
+struct World;
+
+struct Rank final : FailureDetectorHost {
+  Rank(World& in, std::uint32_t number);
+  [[nodiscard]] std::uint32_t rank() const noexcept override { return own; }
+  [[nodiscard]] std::uint32_t size() const noexcept override;
+  [[nodiscard]] const RankTable& table() const noexcept override;
+  [[nodiscard]] const std::string& host_of(std::uint32_t world_rank) const override;
+  [[nodiscard]] std::optional<Liveness> end_of(std::uint32_t world_rank) const noexcept override;
+  /// For agreements only.
+  [[nodiscard]] std::span<const std::uint32_t> ended() const noexcept override { return {}; }
+  void send_to(std::uint32_t world_rank, const std::string& frame) override;
+  void say(const std::string& sentence) override { said.push_back(sentence); }
+  [[nodiscard]] Clock::time_point now() const override;
+
+  World& world;
+  const std::uint32_t own;
+  std::shared_ptr<CommWatch> watch;
+  FailureDetector detector;
+  bool stopped = false;
+  milliseconds delay{1};  ///< of what is sent to it
+  std::vector<std::string> said;
+  std::size_t sent = 0;
+  std::size_t bytes = 0;
+  Clock::time_point learned;
+};
+
+struct World {
+  World(std::uint32_t nodes, std::uint32_t each) : table(testing::table_of(nodes, each)) {
+    for (std::uint32_t rank = 0; rank < table.size(); ++rank) ranks.push_back(std::make_unique<Rank>(*this, rank));
+  }
+  void enter(std::uint32_t rank, std::uint64_t sequence, calls::Operation operation = calls::Operation::allreduce) {
+    calls::Call call;
+    call.operation = operation;
+    call.type = calls::DataType::float32;
+    call.sequence = sequence;
+    call.count = 10;
+    ranks[rank]->watch->enter(call);
+  }
+  /// Everybody is in call 7 and reports it, but those that are stopped or not in it.
+  void report(const std::set<std::uint32_t>& absent = {}) {
+    for (auto& rank : ranks) {
+      if (rank->stopped || absent.contains(rank->own)) continue;
+      rank->detector.open(rank->watch, {rank->own, calls::Watchdog::anyone, false, {}}, grace);
+    }
+  }
+  void deliver() {
+    while (!queue.empty() && queue.front().at <= clock) {
+      const Mail mail = std::move(queue.front());
+      queue.pop_front();
+      Rank& to = *ranks[mail.to];
+      if (to.stopped || ended.contains(mail.to)) continue;
+      Frame frame(mail.frame.substr(world::frame_head));
+      const std::uint64_t id = frame.number();
+      switch (frame.kind<FrameKind>()) {
+        case FrameKind::report:
+          to.detector.on_report(mail.from, to.watch, frame);
+          break;
+        case FrameKind::query:
+          to.detector.on_query(mail.from, id, to.watch, frame);
+          break;
+        case FrameKind::status:
+          to.detector.on_status(mail.from, id, frame);
+          break;
+        case FrameKind::heard:
+          to.detector.on_heard(mail.from, id, frame);
+          break;
+        case FrameKind::pair_counts:
+          to.detector.on_pair_counts(mail.from, id, frame);
+          break;
+        default:
+          to.detector.on_diagnosis(mail.from, to.watch, frame);
+      }
+    }
+  }
+  void run(milliseconds time) {
+    for (const auto end = clock + time; clock < end; clock += milliseconds(1)) {
+      deliver();
+      for (auto& rank : ranks) {
+        if (rank->stopped || ended.contains(rank->own)) continue;
+        if (rank->detector.next_poll() != Clock::time_point::max()) rank->detector.poll();
+        if (rank->watch->is_lost() && rank->learned == Clock::time_point()) rank->learned = clock;
+      }
+    }
+  }
+  /// Every rank that runs has this diagnosis; when the last one got it, in milliseconds.
+  long long expect_diagnosis(const std::string& sentence) {
+    Clock::time_point last;
+    for (auto& rank : ranks) {
+      if (rank->stopped || ended.contains(rank->own)) continue;
+      const auto diagnosis = rank->watch->diagnosis();
+      EXPECT_EQ(diagnosis ? diagnosis->message : "none", sentence) << "on rank " << rank->own;
+      last = std::max(last, rank->learned);
+    }
+    return std::chrono::duration_cast<milliseconds>(last - start).count();
+  }
+  [[nodiscard]] std::size_t most_sent() const {
+    std::size_t most = 0;
+    for (const auto& rank : ranks) most = std::max(most, rank->sent);
+    return most;
+  }
+  [[nodiscard]] std::size_t lines_said() const {
+    std::size_t lines = 0;
+    for (const auto& rank : ranks) lines += rank->said.size();
+    return lines;
+  }
+
+  struct Mail {
+    Clock::time_point at;
+    std::uint32_t from;
+    std::uint32_t to;
+    std::string frame;
+  };
+  RankTable table;
+  Clock::time_point clock = Clock::time_point() + std::chrono::hours(1);
+  const Clock::time_point start = clock;
+  std::deque<Mail> queue;
+  std::set<std::uint32_t> ended;
+  std::vector<std::unique_ptr<Rank>> ranks;
+};
+
+Rank::Rank(World& in, std::uint32_t number)
+    : world(in),
+      own(number),
+      watch(std::make_shared<CommWatch>(comm, testing::all_ranks(in.table.size()), number)),
+      detector(*this) {
+  calls::Call call;
+  call.operation = calls::Operation::allreduce;
+  call.type = calls::DataType::float32;
+  call.sequence = 7;
+  call.count = 10;
+  watch->enter(call);
+}
+std::uint32_t Rank::size() const noexcept { return world.table.size(); }
+const RankTable& Rank::table() const noexcept { return world.table; }
+const std::string& Rank::host_of(std::uint32_t world_rank) const { return world.table.host_of(world_rank); }
+std::optional<Liveness> Rank::end_of(std::uint32_t world_rank) const noexcept {
+  return world.ended.contains(world_rank) ? std::optional(Liveness::dead) : std::nullopt;
+}
+Clock::time_point Rank::now() const { return world.clock; }
+void Rank::send_to(std::uint32_t world_rank, const std::string& frame) {
+  ++sent;
+  bytes += frame.size();
+  const auto at = world.clock + world.ranks[world_rank]->delay;
+  world.queue.insert(std::ranges::upper_bound(world.queue, at, {}, &World::Mail::at), {at, own, world_rank, frame});
+}
+
+const std::string silent =
+    " missing in allreduce #7 (10 float32, 40 bytes): it does not answer (stopped, or its node is gone)";
+
+TEST(FailureDetector, NamesTheRankThatIsLate) {
+  World world(40, 4);
+  world.ranks[77] = std::make_unique<Rank>(world, 77);
+  world.enter(77, 6);
+  world.ranks[77]->watch->leave();
+  world.report({77});
+  world.run(milliseconds(700));
+  const auto took = world.expect_diagnosis(
+      "rank 77 (n19) is missing in allreduce #7 (10 float32, 40 bytes): it has not called it; its last call was "
+      "allreduce #6 (10 float32, 40 bytes)");
+  EXPECT_LT(took, 100);
+  EXPECT_EQ(world.lines_said(), 1U);
+}
+
+TEST(FailureDetector, ASilentLeaderHidesNobody) {
+  World world(40, 4);
+  world.ranks[4]->stopped = true;  // leads its node, and 16 others are below it
+  world.report();
+  world.run(milliseconds(1500));
+  EXPECT_LT(world.expect_diagnosis("rank 4 (n1) is" + silent), 1000);
+  EXPECT_EQ(world.lines_said(), 1U);
+}
+
+/// With many ranks for each processor some get their turn after the time in which all should answer.
+TEST(FailureDetector, WhileAnswersComeNobodyIsCalledSilent) {
+  World world(40, 4);
+  for (std::uint32_t rank = 100; rank < 160; ++rank)
+    if (rank % 4 != 0) world.ranks[rank]->delay = milliseconds(rank * 10 - 600);  // their leaders answer without them
+  world.ranks[77]->stopped = true;
+  world.report();
+  world.run(milliseconds(3500));
+  EXPECT_LT(world.expect_diagnosis("rank 77 (n19) is" + silent), 3500);
+  EXPECT_EQ(world.lines_said(), 1U);
+}
+
+TEST(FailureDetector, WhereTheReporterFallsSilentAnotherOnesCallIsNamed) {
+  World world(3, 2);
+  world.ranks[0]->detector.open(world.ranks[0]->watch, {3, calls::Watchdog::anyone, false, {}}, grace);
+  world.ranks[3]->stopped = true;
+  world.run(milliseconds(1500));
+  EXPECT_LT(world.expect_diagnosis("rank 3 (n1) is" + silent), 1000);
+}
+
+/// Until its neighbours have the diagnosis, or others have been told in place of them, a rank does not go.
+TEST(FailureDetector, SaysWhetherADiagnosisIsStillOnItsWay) {
+  World world(3, 2);
+  world.ranks[4]->stopped = true;
+  world.ranks[0]->detector.announce(world.ranks[0]->watch, {Errc::aborted, "enough"}, false);
+  EXPECT_TRUE(world.ranks[0]->detector.is_telling());
+  world.run(milliseconds(50));
+  EXPECT_TRUE(world.ranks[0]->detector.is_telling());
+  EXPECT_FALSE(world.ranks[5]->watch->is_lost());
+  world.run(milliseconds(200));
+  EXPECT_FALSE(world.ranks[0]->detector.is_telling());
+  EXPECT_TRUE(world.ranks[5]->watch->is_lost());
+}
+
+TEST(FailureDetector, TheRootsNodeIsLost) {
+  World world(40, 4);
+  for (std::uint32_t rank = 0; rank < 4; ++rank) world.ranks[rank]->stopped = true;
+  world.report();
+  world.run(milliseconds(1500));
+  EXPECT_LT(world.expect_diagnosis("rank 0 (n0), rank 1 (n0), rank 2 (n0), rank 3 (n0) are" + silent), 1000);
+  EXPECT_EQ(world.lines_said(), 1U);
+}
+
+TEST(FailureDetector, RootAndNextLeadersAreLost) {
+  World world(40, 4);
+  for (const std::uint32_t rank : {0U, 1U, 2U, 3U, 4U, 8U}) world.ranks[rank]->stopped = true;
+  world.report();
+  world.run(milliseconds(1500));
+  EXPECT_LT(world.expect_diagnosis("rank 0 (n0), rank 1 (n0), rank 2 (n0), rank 3 (n0), rank 4 (n1), rank 8 (n2) are" +
+                                   silent),
+            1000);
+}
+
+/// One rank alone is in the call that does not end: nobody else reports, and the leaders between are stopped.
+TEST(FailureDetector, OneReportFindsItsWay) {
+  World world(40, 4);
+  world.ranks[4]->stopped = true;
+  world.ranks[17 * 4]->stopped = true;
+  Rank& only = *world.ranks[17 * 4 + 1];
+  only.detector.open(only.watch, {only.own, calls::Watchdog::anyone, false, {}}, grace);
+  world.run(milliseconds(2000));
+  EXPECT_LT(world.expect_diagnosis("rank 4 (n1), rank 68 (n17) are" + silent), 1000);
+}
+
+TEST(FailureDetector, TheDeadAreNotAsked) {
+  World world(40, 4);
+  world.ended = {0, 4, 5};
+  world.report({0, 4, 5});
+  world.run(milliseconds(1500));
+  EXPECT_LT(world.expect_diagnosis("rank 0 (n0), rank 4 (n1), rank 5 (n1) are missing in allreduce #7 (10 float32, 40 "
+                                   "bytes): its process has ended"),
+            100);
+}
+
+TEST(FailureDetector, AnAbortReachesAllPastASilentLeader) {
+  World world(40, 4);
+  world.ranks[4]->stopped = true;
+  world.ranks[70]->detector.announce(world.ranks[70]->watch, {Errc::aborted, "enough"}, false);
+  world.run(milliseconds(1000));
+  EXPECT_LT(world.expect_diagnosis("enough"), 1000);
+  EXPECT_EQ(world.lines_said(), 0U);
+}
+
+/// The job is suspended while the ranks find out who does not answer, and goes on: what was on its way comes before
+/// anybody looks at the clock. The stop puts the diagnosis off once, and accuses nobody.
+TEST(FailureDetector, AStopDuringTheDiagnosisIsNotCountedTwice) {
+  for (int before = 0; before < 620; before += 20) {
+    World world(3, 2);
+    world.ranks[5]->stopped = true;
+    world.report();
+    world.run(milliseconds(before));
+    world.clock += milliseconds(1900);
+    world.run(milliseconds(1000));
+    EXPECT_LT(world.expect_diagnosis("rank 5 (n2) is" + silent), 1900 + 1000) << before;
+  }
+}
+
+/// A process that ends after the diagnosis still waits until those have it that were only slow to say so.
+TEST(FailureDetector, OnlyWhomTheDiagnosisNamesIsGivenUp) {
+  World world(3, 2);
+  world.ranks[5]->stopped = true;
+  world.report();
+  world.run(milliseconds(1500));
+  static_cast<void>(world.expect_diagnosis("rank 5 (n2) is" + silent));
+  EXPECT_TRUE(world.ranks[0]->detector.is_silent(5));
+  World other(3, 2);
+  other.ranks[4]->stopped = true;  // while it is told
+  other.ranks[0]->detector.announce(other.ranks[0]->watch, {Errc::aborted, "enough"}, false);
+  other.run(milliseconds(500));
+  EXPECT_FALSE(other.ranks[0]->detector.is_silent(4));
+}
+
+/// What a rank sends and how long the answers are do not grow with the world.
+TEST(FailureDetector, CostsARankItsNeighboursOnly) {
+  std::vector<std::size_t> most_bytes;
+  for (const std::uint32_t nodes : {32U, 128U}) {
+    World world(nodes, 2);
+    world.ranks[nodes * 2 - 1]->stopped = true;
+    world.report();
+    world.run(milliseconds(800));
+    EXPECT_LT(world.expect_diagnosis("rank " + std::to_string(nodes * 2 - 1) + " (n" + std::to_string(nodes - 1) +
+                                     ") is" + silent),
+              1000);
+    EXPECT_LE(world.most_sent(), 5U * (16 + 2));  // heard, query and diagnosis to those below, and a few
+    most_bytes.push_back(0);
+    for (const auto& rank : world.ranks) most_bytes.back() = std::max(most_bytes.back(), rank->bytes);
+  }
+  EXPECT_LT(most_bytes[1], 2 * most_bytes[0]);
+}
+
+}  // namespace
+}  // namespace amldist::world::failure_detector_test

@@ -1,0 +1,100 @@
+#include "spank/server/message_server.hpp"
+
+#include <utility>
+
+#include "base/net/ipv4.hpp"
+#include "base/text/text.hpp"
+
+namespace amldist::spank {
+
+MessageServer::MessageServer(Step step) : step_(std::move(step)), failure_(step_.tasks), texts_(step_.most_notices) {}
+
+std::optional<std::string> MessageServer::take(std::string_view datagram, Clock::time_point now) {
+  if (const auto report = step::FailureReport::parse(datagram, step_.token)) {
+    failure_.take(*report);
+    return std::string();
+  }
+  if (auto heard = take_end(datagram, now)) return heard;
+  if (const auto address = parse_text(step::Subject::address, datagram, step_.token);
+      address && Ipv4::parse(*address)) {
+    if (address_.empty()) address_ = *address;
+    return to_datagram(step::MessageType::heard, step_.token);
+  }
+  if (auto decision = take_vote(datagram)) return decision;
+  if (auto notice = take_notice(datagram)) return notice;
+  const auto type = step::parse_message_type(datagram, step_.token);
+  return type ? answer(*type, now) : std::nullopt;
+}
+
+std::optional<std::string> MessageServer::take_end(std::string_view datagram, Clock::time_point now) {
+  const auto end = step::WorkerEnd::parse(datagram, step_.token);
+  if (!end || !has_task(end->rank)) return std::nullopt;
+  release_.take(*end, now);
+  return to_datagram(step::MessageType::heard, step_.token);
+}
+
+std::optional<std::string> MessageServer::take_vote(std::string_view datagram) {
+  const auto vote = step::FabricVote::parse(datagram, step_.token);
+  if (!vote || (step_.nodes != 0 && vote->nodes != step_.nodes)) return std::nullopt;
+  fabric_.take(*vote);
+  if (const auto line = fabric_.line(); line && step_.tell != nullptr) step_.tell(*line);
+  return to_datagram(fabric_.answer(), step_.token);
+}
+
+/// For a node that puts up or reads a notice. One that waits for the notice of a sick node is told that the step has
+/// been decided.
+std::optional<std::string> MessageServer::take_notice(std::string_view datagram) {
+  if (const auto notice = step::Notice::parse(datagram, step_.token)) {
+    if (!has_node(notice->key.node)) return std::nullopt;
+    texts_.take(*notice);
+    if (notice->key.round == fabric::settings_round) compare_nodes(notice->key.node);
+    return to_datagram(fabric_.is_lost() ? fabric_.answer() : step::MessageType::heard, step_.token);
+  }
+  const auto wanted = step::NoticeKey::parse(datagram, step_.token);
+  if (!wanted) return std::nullopt;
+  if (fabric_.is_lost()) return to_datagram(fabric_.answer(), step_.token);
+  const step::Notice* const notice = texts_.find(*wanted);
+  return notice != nullptr ? notice->to_datagram(step_.token) : to_datagram(step::MessageType::not_yet, step_.token);
+}
+
+/// Takes a node's traits if they are there as a whole; when those of all nodes are, says what differs.
+void MessageServer::compare_nodes(std::uint32_t node) {
+  std::string text;
+  std::uint32_t pieces = 1;
+  for (std::uint32_t piece = 0; piece < pieces; ++piece) {
+    const step::Notice* const notice = texts_.find({fabric::settings_round, node, piece});
+    if (notice == nullptr) return;
+    pieces = notice->pieces;
+    text += notice->text;
+  }
+  settings_.take(node, text);
+  for (const fabric::Difference& each : settings_.differences()) {
+    const std::string sentence = text::concat({each.check, ": ", each.finding.evidence, ": ", each.finding.remedy});
+    if (each.finding.verdict == fabric::Verdict::fail) fabric_.object(settings_.policy(), sentence);
+    else if (step_.tell != nullptr) step_.tell(text::concat({"the nodes differ: ", sentence}));
+  }
+  if (const auto line = fabric_.line(); line && step_.tell != nullptr) step_.tell(*line);
+}
+
+std::optional<std::string> MessageServer::answer(step::MessageType type, Clock::time_point now) {
+  switch (type) {
+    case step::MessageType::may_i_end:
+      return to_datagram(release_.due(now) ? step::MessageType::end : step::MessageType::not_yet, step_.token);
+    case step::MessageType::which_record:
+      return text_or_not_yet(step::Subject::record, step_.record);
+    case step::MessageType::which_address:
+      return no_address_ ? to_datagram(step::MessageType::no_address, step_.token)
+                         : text_or_not_yet(step::Subject::address, address_);
+    case step::MessageType::no_address:
+      no_address_ = true;
+      return to_datagram(step::MessageType::heard, step_.token);
+    default:
+      return std::nullopt;  // those that only srun sends
+  }
+}
+
+std::string MessageServer::text_or_not_yet(step::Subject subject, const std::string& text) const {
+  return text.empty() ? to_datagram(step::MessageType::not_yet, step_.token) : to_datagram(subject, text, step_.token);
+}
+
+}  // namespace amldist::spank

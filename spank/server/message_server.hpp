@@ -1,0 +1,59 @@
+// What srun, or the node that takes its place, answers to the messages of a step's nodes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/time/clock.hpp"
+#include "fabric/between_nodes/node_settings.hpp"
+#include "step/messages/control_message.hpp"
+#include "step/messages/fabric_vote.hpp"
+#include "step/messages/failure_report.hpp"
+#include "step/messages/server_release.hpp"
+#include "step/messages/text_exchange.hpp"
+
+namespace amldist::spank {
+
+/// Keeps what the nodes tell, and answers what they ask. Whoever has the step's token can send it anything: what does
+/// not fit the step's size is dropped, so memory is bounded by that size and the limit of notices.
+class MessageServer {
+ public:
+  struct Step {
+    std::uint64_t token = 0;
+    std::uint32_t tasks = 0;  ///< 0: not known
+    std::uint32_t nodes = 0;  ///< 0: not known
+    std::string record = {};  ///< the launch record, for nodes that ask; empty: none
+    std::size_t most_notices = step::TextExchange::most_bytes;
+    void (*tell)(std::string_view line) noexcept = nullptr;  ///< where lines for the user go
+  };
+
+  explicit MessageServer(Step step);
+
+  /// The reply to a message: empty if there is none to a report, nullopt for a message that is none of ours.
+  [[nodiscard]] std::optional<std::string> take(std::string_view datagram, Clock::time_point now);
+
+  [[nodiscard]] const step::FirstFailure& failure() const noexcept { return failure_; }
+
+ private:
+  [[nodiscard]] std::optional<std::string> take_end(std::string_view datagram, Clock::time_point now);
+  [[nodiscard]] std::optional<std::string> take_vote(std::string_view datagram);
+  [[nodiscard]] std::optional<std::string> take_notice(std::string_view datagram);
+  void compare_nodes(std::uint32_t node);
+  [[nodiscard]] std::optional<std::string> answer(step::MessageType type, Clock::time_point now);
+  [[nodiscard]] std::string text_or_not_yet(step::Subject subject, const std::string& text) const;
+  [[nodiscard]] bool has_task(std::uint32_t rank) const noexcept { return step_.tasks == 0 || rank < step_.tasks; }
+  [[nodiscard]] bool has_node(std::uint32_t node) const noexcept { return step_.nodes == 0 || node < step_.nodes; }
+
+  Step step_;
+  step::FirstFailure failure_;
+  step::ServerRelease release_;
+  step::FabricTally fabric_;
+  step::TextExchange texts_;
+  fabric::SettingsComparison settings_;
+  std::string address_;      ///< from rank 0's node
+  bool no_address_ = false;  ///< rank 0's node has none
+};
+
+}  // namespace amldist::spank

@@ -1,0 +1,379 @@
+#include "spank/slurm/slurm_api.hpp"
+
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "base/text/text.hpp"
+
+namespace amldist::spank {
+namespace {
+
+using text::concat;
+
+/// A function of libslurm by name, or nullptr.
+template <typename Function>
+Function* find_function(const char* name) noexcept {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
+}
+
+Error lacks(std::string_view name) {
+  return {Errc::unavailable, concat({"this release of Slurm has no function ", name})};
+}
+
+std::string slurm_reason() {
+  using Strerror = decltype(::slurm_strerror);
+  auto* const text_of = find_function<Strerror>("slurm_strerror");
+  const char* const reason = text_of != nullptr ? text_of(errno) : std::strerror(errno);
+  return reason != nullptr ? reason : "unknown reason";
+}
+
+/// Whether an error number of libslurm means that a request or its answer did not get through.
+bool is_out_of_reach(int error) {
+  return error >= SLURM_COMMUNICATIONS_CONNECTION_ERROR && error < SLURM_NO_CHANGE_IN_DATA;
+}
+
+struct LayoutDeleter {
+  void operator()(slurm_step_layout_t* layout) const noexcept {
+    auto* const destroy = find_function<int(slurm_step_layout_t*)>("slurm_step_layout_destroy");
+    if (destroy == nullptr) return;  // one leak in an srun is better than freeing it in a wrong way
+    destroy(layout);
+  }
+};
+using Layout = std::unique_ptr<slurm_step_layout_t, LayoutDeleter>;
+
+/// slurm_kill_job_step takes two numbers, from 23.11 on with flags, and from 25.11 on a step id; the header at hand
+/// says which.
+template <typename Kill>
+int kill_step(Kill* kill, std::uint32_t job_id, std::uint32_t step_id, std::uint16_t signal) {
+  if constexpr (std::is_invocable_v<Kill, std::uint32_t, std::uint32_t, std::uint16_t>) {
+    return kill(job_id, step_id, signal);
+  } else if constexpr (std::is_invocable_v<Kill, std::uint32_t, std::uint32_t, std::uint16_t, std::uint16_t>) {
+    return kill(job_id, step_id, signal, 0);
+  } else {
+    slurm_step_id_t id = {};
+    id.job_id = job_id;
+    id.step_id = step_id;
+    id.step_het_comp = NO_VAL;
+    return kill(&id, signal, 0);
+  }
+}
+
+/// slurm_load_job takes a number, or from 26.05 on a step id.
+template <typename Load>
+int load_job(Load* load, job_info_msg_t** jobs, std::uint32_t job_id) {
+  if constexpr (std::is_invocable_v<Load, job_info_msg_t**, std::uint32_t, std::uint16_t>) {
+    return load(jobs, job_id, SHOW_LOCAL);
+  } else {
+    slurm_step_id_t id = {};
+    id.job_id = job_id;
+    id.step_id = NO_VAL;
+    id.step_het_comp = NO_VAL;
+    return load(jobs, id, SHOW_LOCAL);
+  }
+}
+
+/// slurm_get_job_steps takes two numbers, or from 26.05 on a step id.
+template <typename Get>
+int get_steps(Get* get, std::uint32_t job_id, std::uint32_t step_id, job_step_info_response_msg_t** steps) {
+  if constexpr (std::is_invocable_v<Get, time_t, std::uint32_t, std::uint32_t, job_step_info_response_msg_t**,
+                                    std::uint16_t>) {
+    return get(0, job_id, step_id, steps, SHOW_ALL);
+  } else {
+    slurm_step_id_t id = {};
+    id.job_id = job_id;
+    id.step_id = step_id;
+    id.step_het_comp = NO_VAL;
+    return get(&id, steps, SHOW_ALL);
+  }
+}
+
+Result<std::vector<std::uint32_t>> nodes_of_ranks(const slurm_step_layout_t& layout) {
+  std::vector<std::uint32_t> node_of_rank(layout.task_cnt, layout.node_cnt);
+  for (std::uint32_t node = 0; node < layout.node_cnt; ++node) {
+    for (const std::uint32_t rank : std::span(layout.tids[node], layout.tasks[node])) {
+      if (rank >= layout.task_cnt)
+        return Error{Errc::mismatch, "slurmctld's step layout has a rank that is not below its number of tasks"};
+      node_of_rank[rank] = node;
+    }
+  }
+  return node_of_rank;
+}
+
+Result<Layout> get_layout(std::uint32_t job_id, std::uint32_t step_id, std::uint32_t component) {
+  auto* const get = find_function<decltype(::slurm_job_step_layout_get)>("slurm_job_step_layout_get");
+  if (get == nullptr) return lacks("slurm_job_step_layout_get");
+  slurm_step_id_t id = {};
+  id.job_id = job_id;
+  id.step_id = step_id;
+  id.step_het_comp = component;
+  Layout layout(get(&id));
+  if (!layout || layout->node_list == nullptr || layout->tids == nullptr || layout->tasks == nullptr) {
+    return Error{Errc::unavailable, concat({"slurmctld did not give the layout of step ", std::to_string(job_id), ".",
+                                            std::to_string(step_id), " (", slurm_reason(), "): try again"})};
+  }
+  return layout;
+}
+
+struct FoundComponent {
+  std::uint32_t job_id;
+  Layout layout;
+};
+
+/// The layouts of a heterogeneous step in the order of its ranks. Inside one job the components are numbered; those of
+/// a heterogeneous job are jobs of their own with the same step id, some of which may not take part.
+std::vector<FoundComponent> find_components(std::uint32_t job_id, std::uint32_t step_id,
+                                            const HeterogeneousHint& hint) {
+  constexpr std::uint32_t most_components = 128;  // MAX_HET_JOB_COMPS in Slurm
+  std::vector<FoundComponent> found;
+  std::uint64_t placed = 0;
+  const auto complete = [&] { return hint.tasks != 0 && placed >= hint.tasks; };
+  const auto keep = [&](std::uint32_t job, Result<Layout> layout) {
+    if (!layout) return false;
+    placed += (*layout)->task_cnt;
+    found.push_back({job, std::move(*layout)});
+    return true;
+  };
+  const std::size_t most =
+      hint.tasks != 0 ? most_components : std::min<std::size_t>(hint.groups.size(), most_components);
+  for (std::uint32_t component = 0; component < most && !complete(); ++component) {
+    if (!keep(job_id, get_layout(job_id, step_id, component))) break;
+  }
+  if (!found.empty()) return found;
+  for (const std::uint32_t group : hint.groups) {
+    if (group >= most_components || complete()) break;
+    static_cast<void>(keep(hint.leader_job + group, get_layout(hint.leader_job + group, step_id, NO_VAL)));
+  }
+  return found;
+}
+
+/// A step's or a component's hosts, as many as slurmctld counts.
+Result<Hostlist> hosts_of(const slurm_step_layout_t& layout) {
+  auto hosts = Hostlist::parse(layout.node_list);
+  if (hosts && hosts->size() != layout.node_cnt) {
+    return Error{Errc::mismatch, "slurmctld's step layout does not list as many nodes as it counts"};
+  }
+  return hosts;
+}
+
+Result<void> join(launch::Components& step, const slurm_step_layout_t& component) {
+  const auto hosts = hosts_of(component);
+  if (!hosts) return hosts.error();
+  const auto node_of_rank = nodes_of_ranks(component);
+  if (!node_of_rank) return node_of_rank.error();
+  return step.join(*hosts, *node_of_rank);
+}
+
+/// A message of slurmctld's and the function that frees it.
+template <typename Message>
+class Owned {
+ public:
+  explicit Owned(const char* name_of_free, const char* newer_name = nullptr)
+      : free_(find_function<void(Message*)>(name_of_free)) {
+    if (free_ == nullptr && newer_name != nullptr) free_ = find_function<void(Message*)>(newer_name);
+  }
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  ~Owned() {
+    if (message_ != nullptr && free_ != nullptr) free_(message_);
+  }
+  [[nodiscard]] Message** out() noexcept { return &message_; }
+  [[nodiscard]] const Message* operator->() const noexcept { return message_; }
+
+ private:
+  void (*free_)(Message*);
+  Message* message_ = nullptr;
+};
+
+/// The description of a job names it by a number, or from 26.05 on by a step id.
+template <typename Description>
+void name_job(Description& description, std::uint32_t job_id) {
+  if constexpr (requires { description.job_id; }) {
+    description.job_id = job_id;
+  } else {
+    description.step_id.job_id = job_id;
+  }
+}
+
+/// Whether nothing but its tasks themselves ends the steps of a job in this state.
+bool leaves_its_steps_alone(std::uint32_t job_state) noexcept {
+  switch (job_state & JOB_STATE_BASE) {
+    case JOB_RUNNING:
+    case JOB_SUSPENDED:
+    case JOB_COMPLETE:  // srun's own job, when its step is over
+    case JOB_FAILED:
+    case JOB_OOM:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Result<launch::Placement> fetch_step_layout(std::uint32_t job_id, std::uint32_t step_id) {
+  const auto layout = get_layout(job_id, step_id, NO_VAL);
+  if (!layout) return layout.error();
+  auto hosts = hosts_of(**layout);
+  if (!hosts) return hosts.error();
+  const auto node_of_rank = nodes_of_ranks(**layout);
+  if (!node_of_rank) return node_of_rank.error();
+  auto map = launch::TaskMap::from_nodes_of_ranks(*node_of_rank, (*layout)->node_cnt);
+  if (!map) return map.error();
+  return launch::Placement{std::move(*hosts), std::move(*map), launch::Provenance::exact, "slurmctld's step layout"};
+}
+
+Result<HeterogeneousLayout> fetch_heterogeneous_layout(std::uint32_t job_id, std::uint32_t step_id,
+                                                       const HeterogeneousHint& hint) {
+  launch::Components step;
+  std::vector<launch::Component> components;
+  for (const FoundComponent& found : find_components(job_id, step_id, hint)) {
+    if (auto joined = join(step, *found.layout); !joined) return joined.error();
+    components.push_back({found.job_id, found.layout->task_cnt, found.layout->node_list});
+  }
+  if (hint.tasks != 0 && step.tasks() != hint.tasks) {
+    return Error{
+        Errc::mismatch,
+        concat({"the step has ", text::count(hint.tasks, "task"), " but slurmctld knows ", std::to_string(step.tasks()),
+                " of them in ", text::count(components.size(), "component"), ": start the components one by one"})};
+  }
+  auto placement = std::move(step).placement(launch::Provenance::exact, "slurmctld's layouts of the components");
+  if (!placement) return placement.error();
+  return HeterogeneousLayout{std::move(*placement), std::move(components)};
+}
+
+Result<std::vector<std::string>> fetch_node_features(const Hostlist& hosts) {
+  auto* const load = find_function<decltype(::slurm_load_node)>("slurm_load_node");
+  if (load == nullptr) return lacks("slurm_load_node");
+  Owned<node_info_msg_t> message("slurm_free_node_info_msg");
+  if (load(0, message.out(), SHOW_ALL | SHOW_LOCAL) != SLURM_SUCCESS) {
+    return Error{Errc::unavailable, concat({"slurmctld did not give the nodes' features (", slurm_reason(),
+                                            "), which the site's rules for rdma need: try again"})};
+  }
+  std::map<std::string_view, std::string_view> features_of;
+  for (const node_info_t& node : std::span(message->node_array, message->record_count)) {
+    if (node.name == nullptr) continue;
+    const char* const active = node.features_act != nullptr ? node.features_act : node.features;
+    features_of[node.name] = active != nullptr ? active : "";
+  }
+  std::vector<std::string> out;
+  for (const std::string& host : hosts.expand()) {
+    const auto found = features_of.find(host);
+    if (found == features_of.end()) {
+      return Error{Errc::unavailable, concat({"slurmctld does not say which features node ", host, " has"})};
+    }
+    out.emplace_back(found->second);
+  }
+  return out;
+}
+
+Result<Ipv4> slurm_node_address(const std::string& node) {
+  // int slurm_conf_get_addr(const char *node_name, slurm_addr_t *address, uint16_t flags): not in slurm.h, but exported
+  // with this signature by every release from 20.11 to 26.05 (src/common/read_config.h).
+  auto* const get = find_function<int(const char*, sockaddr_storage*, std::uint16_t)>("slurm_conf_get_addr");
+  if (get == nullptr) return lacks("slurm_conf_get_addr");
+  sockaddr_storage storage = {};
+  if (get(node.c_str(), &storage, 0) != SLURM_SUCCESS || storage.ss_family != AF_INET) {
+    return Error{Errc::unavailable, concat({"Slurm has no IPv4 address for node ", text::quote(node)})};
+  }
+  sockaddr_in address = {};
+  std::memcpy(&address, &storage, sizeof address);
+  return Ipv4{ntohl(address.sin_addr.s_addr)};
+}
+
+Result<void> signal_step(std::uint32_t job_id, std::uint32_t step_id, int signal) {
+  auto* const kill = find_function<decltype(::slurm_kill_job_step)>("slurm_kill_job_step");
+  if (kill == nullptr) return lacks("slurm_kill_job_step");
+  if (kill_step(kill, job_id, step_id, static_cast<std::uint16_t>(signal)) != SLURM_SUCCESS) {
+    return Error{Errc::unavailable, concat({"slurmctld did not end the step: ", slurm_reason()})};
+  }
+  return {};
+}
+
+Result<void> end_step(std::uint32_t job_id, std::uint32_t step_id) { return signal_step(job_id, step_id, SIGKILL); }
+
+bool job_was_ended(std::uint32_t job_id) {
+  auto* const load = find_function<decltype(::slurm_load_job)>("slurm_load_job");
+  Owned<job_info_msg_t> jobs("slurm_free_job_info_msg");
+  if (load == nullptr || load_job(load, jobs.out(), job_id) != SLURM_SUCCESS) return false;
+  const std::span found(jobs->job_array, jobs->record_count);
+  return std::ranges::any_of(
+      found, [job_id](const auto& job) { return job.job_id == job_id && !leaves_its_steps_alone(job.job_state); });
+}
+
+Result<std::string> comment_of_job(std::uint32_t job_id) {
+  auto* const load = find_function<decltype(::slurm_load_job)>("slurm_load_job");
+  if (load == nullptr) return lacks("slurm_load_job");
+  Owned<job_info_msg_t> jobs("slurm_free_job_info_msg");
+  if (load_job(load, jobs.out(), job_id) == SLURM_SUCCESS) {
+    for (const auto& job : std::span(jobs->job_array, jobs->record_count)) {
+      if (job.job_id == job_id) return std::string(job.comment != nullptr ? job.comment : "");
+    }
+  }
+  return Error{Errc::unavailable, concat({"slurmctld does not know job ", std::to_string(job_id)})};
+}
+
+Result<void> set_comment_of_job(std::uint32_t job_id, std::string comment) {
+  auto* const initialize = find_function<decltype(::slurm_init_job_desc_msg)>("slurm_init_job_desc_msg");
+  auto* const update = find_function<decltype(::slurm_update_job)>("slurm_update_job");
+  if (initialize == nullptr || update == nullptr) return lacks("slurm_update_job");
+  job_desc_msg_t change = {};
+  initialize(&change);
+  name_job(change, job_id);
+  change.comment = comment.data();
+  if (update(&change) == SLURM_SUCCESS) return {};
+  return Error{Errc::unavailable, concat({"slurmctld did not take the job's comment: ", slurm_reason()})};
+}
+
+StepLimit limit_of_step(std::uint32_t job_id, std::uint32_t step_id) {
+  auto* const get = find_function<decltype(::slurm_get_job_steps)>("slurm_get_job_steps");
+  Owned<job_step_info_response_msg_t> steps("slurm_free_job_step_info_response_msg");
+  if (get == nullptr) return {};
+  if (get_steps(get, job_id, step_id, steps.out()) != SLURM_SUCCESS) return {.answered = !is_out_of_reach(errno)};
+  for (const job_step_info_t& step : std::span(steps->job_steps, steps->job_step_count)) {
+    const bool limited = step.time_limit != INFINITE && step.time_limit != NO_VAL;
+    if (step.step_id.step_id != step_id || !limited) continue;
+    return {.left = std::chrono::minutes(step.time_limit) - std::chrono::seconds(step.run_time)};
+  }
+  return {};
+}
+
+bool kills_on_bad_exit_by_default() {
+  auto* const load = find_function<decltype(::slurm_load_ctl_conf)>("slurm_load_ctl_conf");
+  Owned<slurm_conf_t> configuration("slurm_free_ctl_conf", "slurm_free_conf");  // renamed by 26.05
+  return load != nullptr && load(0, configuration.out()) == SLURM_SUCCESS && configuration->kill_on_bad_exit != 0;
+}
+
+std::chrono::seconds kill_wait() {
+  constexpr std::chrono::seconds usual{30};
+  auto* const load = find_function<decltype(::slurm_load_ctl_conf)>("slurm_load_ctl_conf");
+  Owned<slurm_conf_t> configuration("slurm_free_ctl_conf", "slurm_free_conf");
+  if (load == nullptr || load(0, configuration.out()) != SLURM_SUCCESS) return usual;
+  return std::chrono::seconds(configuration->kill_wait);
+}
+
+bool is_being_debugged() noexcept {
+  const auto* const flag = static_cast<const int*>(::dlsym(RTLD_DEFAULT, "MPIR_being_debugged"));
+  return flag != nullptr && *flag != 0;
+}
+
+std::optional<std::pair<std::uint16_t, std::uint16_t>> srun_port_range() {
+  // uint16_t *slurm_get_srun_port_range(void): not in slurm.h, but what srun itself asks for its ports
+  // (src/common/slurm_protocol_api.h); two numbers that belong to the configuration.
+  auto* const get = find_function<std::uint16_t*()>("slurm_get_srun_port_range");
+  const std::uint16_t* const range = get != nullptr ? get() : nullptr;
+  if (range == nullptr || range[0] == 0 || range[1] < range[0]) return std::nullopt;
+  return std::pair(range[0], range[1]);
+}
+
+}  // namespace amldist::spank

@@ -1,0 +1,88 @@
+// The few functions of libslurm that the plugin calls beyond SPANK. Each is looked up at run time in the process that
+// loaded the plugin, which must load also where a release of Slurm lacks one of them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/net/ipv4.hpp"
+#include "base/text/hostlist.hpp"
+#include "base/text/result.hpp"
+#include "launch/placement/components.hpp"
+#include "launch/placement/step_facts.hpp"
+#include "spank/slurm/slurm_headers.hpp"
+
+namespace amldist::spank {
+
+/// Nodes and exact task map of a step, from slurmctld: one remote call. Errors: unavailable, with Slurm's reason.
+[[nodiscard]] Result<launch::Placement> fetch_step_layout(std::uint32_t job_id, std::uint32_t step_id);
+
+/// What the environment of srun or of a task tells about the components of a heterogeneous step.
+struct HeterogeneousHint {
+  std::uint32_t leader_job = 0;       ///< first job of a heterogeneous job
+  std::vector<std::uint32_t> groups;  ///< components of that job that may take part, by their numbers, ascending
+  std::uint32_t tasks = 0;            ///< of the whole step; 0: not known
+};
+
+/// A heterogeneous step (srun A : B). A node that two components share is one node.
+struct HeterogeneousLayout {
+  launch::Placement placement;
+  std::vector<launch::Component> components;  ///< in the order of their ranks
+};
+
+/// Nodes and exact task map of a heterogeneous step: one remote call for each component. Errors: unavailable, mismatch
+/// when the components found do not make up the step.
+[[nodiscard]] Result<HeterogeneousLayout> fetch_heterogeneous_layout(std::uint32_t job_id, std::uint32_t step_id,
+                                                                     const HeterogeneousHint& hint);
+
+/// The active features of each of these nodes, as Slurm writes them ("ib,h100"), in their order. One remote call, whose
+/// answer is about all nodes of the cluster. Errors: unavailable, also where slurmctld does not know a node.
+[[nodiscard]] Result<std::vector<std::string>> fetch_node_features(const Hostlist& hosts);
+
+/// The IPv4 address by which Slurm reaches a node (NodeAddr in slurm.conf). No remote call beyond a name look-up.
+/// Errors: unavailable.
+[[nodiscard]] Result<Ipv4> slurm_node_address(const std::string& node);
+
+/// Ends every task of a step on every node. Errors: unavailable.
+[[nodiscard]] Result<void> end_step(std::uint32_t job_id, std::uint32_t step_id);
+
+/// Sends a signal to every task of a step on every node. Errors: unavailable.
+[[nodiscard]] Result<void> signal_step(std::uint32_t job_id, std::uint32_t step_id, int signal);
+
+/// KillWait of slurm.conf: the time between a polite signal and SIGKILL. 30 s where it cannot be asked for.
+[[nodiscard]] std::chrono::seconds kill_wait();
+
+/// Whether something other than its tasks ended a job: it was cancelled or requeued, ran into its time limit, lost its
+/// resources. False if slurmctld does not answer. One remote call.
+[[nodiscard]] bool job_was_ended(std::uint32_t job_id);
+
+/// A job's comment, empty without one. One remote call. Errors: unavailable.
+[[nodiscard]] Result<std::string> comment_of_job(std::uint32_t job_id);
+
+/// Replaces a job's comment, with the rights of the user whose process this is. One remote call. Errors: unavailable.
+[[nodiscard]] Result<void> set_comment_of_job(std::uint32_t job_id, std::string comment);
+
+/// A step's own time limit, from slurmctld.
+struct StepLimit {
+  bool answered = true;  ///< false: slurmctld cannot be reached; libslurm tries for long (26.05: twenty seconds)
+  std::optional<std::chrono::seconds> left = {};  ///< below zero where it is used up; nullopt without a limit
+};
+
+/// Asks for it. slurmctld forgets a step as soon as its last node is done (26.05: as soon as it has ended the step), so
+/// ask before. One remote call.
+[[nodiscard]] StepLimit limit_of_step(std::uint32_t job_id, std::uint32_t step_id);
+
+/// KillOnBadExit of slurm.conf; false if slurmctld does not answer. One remote call.
+[[nodiscard]] bool kills_on_bad_exit_by_default();
+
+/// Whether a parallel debugger controls this srun (MPIR): then slurmstepd traces the processes that it starts.
+[[nodiscard]] bool is_being_debugged() noexcept;
+
+/// SrunPortRange of slurm.conf, first and last port; nullopt without one.
+[[nodiscard]] std::optional<std::pair<std::uint16_t, std::uint16_t>> srun_port_range();
+
+}  // namespace amldist::spank

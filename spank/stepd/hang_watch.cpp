@@ -1,0 +1,281 @@
+#include "spank/stepd/hang_watch.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <ctime>
+#include <exception>
+#include <optional>
+#include <span>
+
+#include "base/os/whole_file.hpp"
+#include "base/text/text.hpp"
+#include "base/time/calendar_time.hpp"
+#include "base/time/clock.hpp"
+#include "step/messages/control_message.hpp"
+#include "step/messages/datagram.hpp"
+#include "step/messages/rank_state.hpp"
+#include "step/messages/wait_shares.hpp"
+#include "trace/diagnosis/straggler.hpp"
+#include "trace/record/process_stack.hpp"
+#include "trace/record/record_reader.hpp"
+
+namespace amldist::spank {
+namespace {
+
+using std::chrono::milliseconds;
+using text::concat;
+using trace::Recording;
+using trace::Writer;
+
+constexpr std::array<std::string_view, 4> sources = {"", ".mpi", ".nccl", ".torch"};
+constexpr std::array<std::string_view, 4> sources_for_stacks = {".torch", ".nccl", ".mpi", ""};
+constexpr milliseconds reading_timeout{5000};
+constexpr milliseconds stack_patience{1500};
+
+/// The second field behind the name in /proc/PID/stat: R, S, D, T, t, ...
+char state_in(const std::string& stat_file) {
+  const std::string line = read_file_start(stat_file, 512);
+  const auto end_of_name = line.rfind(')');
+  return end_of_name != std::string::npos && end_of_name + 2 < line.size() ? line[end_of_name + 2] : '?';
+}
+
+// ---- in the child, with the user's rights ----
+
+std::optional<Recording> recording_of(const WatchedNode& node, std::uint32_t rank, std::string_view source) {
+  for (const std::string& root : node.roots) {
+    auto read =
+        trace::read_recording(AT_FDCWD, concat({root, "/", node.step, "/", std::to_string(rank), source, ".trace"}));
+    if (read && read->rank == rank) return std::move(*read);
+  }
+  return std::nullopt;
+}
+
+/// The longest wait on this node in milliseconds; 0 while a debugger holds one of the ranks.
+std::string longest_wait(const WatchedNode& node) {
+  std::int64_t longest = 0;
+  for (const std::uint32_t rank : node.ranks) {
+    for (const std::string_view source : sources) {
+      const auto recording = recording_of(node, rank, source);
+      if (!recording) continue;
+      const bool is_debugged = recording->writer == Writer::stopped &&
+                               state_in(concat({"/proc/", std::to_string(recording->pid), "/stat"})) == 't';
+      if (is_debugged) return "0";
+      longest = std::max(longest, step::longest_wait_ms(*recording, calendar_ns()));
+    }
+  }
+  return std::to_string(longest);
+}
+
+/// What the ranks from the `first` one of this node on wait, each by the first of its recorders that tells: a line for
+/// each datagram. Before them a line with the first rank that an answer has no room for.
+std::string shares_of(const WatchedNode& node, std::size_t first) {
+  constexpr std::size_t room = longest_answer_as_user - step::longest_wait_shares - 64;
+  std::vector<std::string> texts;
+  std::size_t used = 0;
+  while (first < node.ranks.size() && used < room) {
+    const std::uint32_t rank = node.ranks[first++];
+    for (const std::string_view source : sources) {
+      const auto recording = recording_of(node, rank, source);
+      const auto own = recording ? trace::own_waits(*recording, calendar_ns()) : std::nullopt;
+      if (!own) continue;
+      step::add_wait_share(node.host, *own, texts);
+      used = 0;
+      for (const std::string& each : texts) used += each.size() + 1;
+      break;
+    }
+  }
+  const std::vector<std::string_view> lines(texts.begin(), texts.end());
+  return concat({std::to_string(first), "\n", text::join(lines, "\n")});
+}
+
+std::string state_of(const WatchedNode& node, std::uint32_t rank, std::string_view source) {
+  const auto recording = recording_of(node, rank, source);
+  return recording ? step::to_rank_state(*recording, calendar_ns()) : std::string();
+}
+
+/// Recorders of PyTorch come first: behind them is a thread that can tell Python's stacks.
+std::string stack_of_rank(const WatchedNode& node, std::uint32_t rank) {
+  for (const std::string_view source : sources_for_stacks) {
+    const auto recording = recording_of(node, rank, source);
+    if (recording && recording->writer != Writer::gone) return trace::stack_of(*recording, stack_patience);
+  }
+  return {};
+}
+
+// ---- in slurmstepd ----
+
+class WatchThread {
+ public:
+  WatchThread(WatchedNode node, int stop) : node_(std::move(node)), stop_(stop), socket_(step::open_socket()) {}
+
+  void run() {
+    while (socket_ && !stopped_within(pause_)) {
+      const auto wait = ask([this] { return longest_wait(node_); });
+      if (!wait || !text::to_number(*wait, 1ULL << 50)) continue;
+      if (!deputy_) find_deputy();
+      send_to(watcher(), socket_.get(), to_datagram(step::Subject::waits, *wait, token()));
+      const std::string reply = answer();
+      note_silence(reply.empty());
+      follow(reply);
+      send_shares();
+    }
+  }
+
+ private:
+  [[nodiscard]] std::uint64_t token() const { return node_.srun.channel.token; }
+
+  /// srun, and when it has gone, the deputy.
+  [[nodiscard]] const step::SrunLink& watcher() const { return srun_has_gone_ && deputy_ ? *deputy_ : node_.srun; }
+
+  /// srun knows where it is.
+  void find_deputy() {
+    if (node_.deputy_port != 0) {
+      if (!tell(node_.srun, to_datagram(step::Subject::deputy, std::to_string(node_.deputy_port), token()))) return;
+      deputy_ = step::SrunLink{*Ipv4::parse("127.0.0.1"), {node_.deputy_port, token()}};
+      return;
+    }
+    const auto place =
+        amldist::step::ask(node_.srun, step::MessageType::which_deputy, step::Subject::deputy, 1).value_or("");
+    const auto colon = std::min(place.find(':'), place.size());
+    const auto address = Ipv4::parse(std::string_view(place).substr(0, colon));
+    constexpr std::uint64_t largest_port = 65535;
+    const auto port = text::to_number(std::string_view(place).substr(std::min(colon + 1, place.size())), largest_port);
+    if (address && port) deputy_ = step::SrunLink{*address, {static_cast<std::uint16_t>(*port), token()}};
+  }
+
+  /// One lost datagram says nothing, and an srun that is stopped for a moment comes back.
+  void note_silence(bool silent) {
+    constexpr int gone_after = 4;
+    silences_ = silent ? silences_ + 1 : 0;
+    if (silences_ >= gone_after) srun_has_gone_ = true;
+  }
+
+  [[nodiscard]] bool stopped_within(milliseconds pause) const {
+    pollfd stop = {stop_, POLLIN, 0};
+    return ::poll(&stop, 1, static_cast<int>(pause.count())) != 0;
+  }
+
+  /// Nothing once slurmstepd ends: it waits for this thread, and many questions may be left.
+  [[nodiscard]] std::optional<std::string> ask(const std::function<std::string()>& question) const {
+    if (stopped_within(milliseconds(0))) return std::nullopt;
+    return answer_as_user(node_.rights, question, reading_timeout);
+  }
+
+  /// srun's reply, or nothing within a second or once slurmstepd ends.
+  [[nodiscard]] std::string answer() const {
+    std::array<pollfd, 2> ready{pollfd{socket_.get(), POLLIN, 0}, pollfd{stop_, POLLIN, 0}};
+    constexpr int patience_ms = 1000;
+    std::array<char, step::longest_datagram> buffer{};
+    if (::poll(ready.data(), ready.size(), patience_ms) <= 0) return {};
+    const ssize_t got = ::recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    return {buffer.data(), got > 0 ? static_cast<std::size_t>(got) : 0};
+  }
+
+  void follow(const std::string& reply) {
+    pause_ = idle_pause();
+    if (const auto ranks = parse_text(step::Subject::wants_stacks, reply, token())) send_stacks(*ranks);
+    else if (step::parse_message_type(reply, token()) == step::MessageType::wants_states) send_states();
+    else return;
+    pause_ = busy_pause;
+  }
+
+  /// Now and then: they are about the last minute.
+  void send_shares() {
+    constexpr std::chrono::seconds between{3};
+    if (Clock::now() - shares_sent_ < between) return;
+    shares_sent_ = Clock::now();
+    for (std::size_t first = 0; first < node_.ranks.size();) {
+      const auto answer = ask([&] { return shares_of(node_, first); });
+      const auto lines = text::split(answer ? *answer : std::string_view(), '\n');
+      const auto next = text::to_number(lines.front(), node_.ranks.size());
+      if (!next || *next <= first) return;
+      first = *next;
+      for (const std::string_view line : std::span(lines).subspan(1)) {
+        if (!line.empty()) send_to(watcher(), socket_.get(), to_datagram(step::Subject::shares, line, token()));
+      }
+    }
+  }
+
+  void send_states() {
+    for (const std::uint32_t rank : node_.ranks) {
+      for (const std::string_view source : sources) {
+        if (!has_file(rank, source)) continue;
+        const auto state = ask([&] { return state_of(node_, rank, source); });
+        if (state && !state->empty())
+          send_to(watcher(), socket_.get(), to_datagram(step::Subject::state, *state, token()));
+      }
+    }
+  }
+
+  /// Whether a file of this name is there, so that no child is started in vain; what it holds only the child reads.
+  [[nodiscard]] bool has_file(std::uint32_t rank, std::string_view source) const {
+    return std::ranges::any_of(node_.roots, [&](const std::string& root) {
+      return ::access(concat({root, "/", node_.step, "/", std::to_string(rank), source, ".trace"}).c_str(), F_OK) == 0;
+    });
+  }
+
+  void send_stacks(std::string_view ranks) {
+    for (const std::string_view word : text::split(ranks, ',')) {
+      const auto rank = text::to_number(word, node_.ranks.empty() ? 0 : node_.ranks.back());
+      if (!rank || std::ranges::find(node_.ranks, *rank) == node_.ranks.end()) continue;
+      const auto stack = ask([&] { return stack_of_rank(node_, static_cast<std::uint32_t>(*rank)); });
+      if (!stack || stack->empty()) continue;
+      send_to(watcher(), socket_.get(), to_datagram(step::Subject::stack, concat({word, ";", *stack}), token()));
+    }
+  }
+
+  static constexpr milliseconds busy_pause{1000};
+  [[nodiscard]] milliseconds idle_pause() const {
+    constexpr std::int64_t least = 1000;
+    constexpr std::int64_t most = 10'000;
+    return milliseconds(std::clamp<std::int64_t>(std::int64_t{node_.seconds} * 250, least, most));
+  }
+
+  WatchedNode node_;
+  int stop_;
+  FileDescriptor socket_;
+  milliseconds pause_ = idle_pause();
+  Clock::time_point shares_sent_ = Clock::now();
+  std::optional<step::SrunLink> deputy_;
+  int silences_ = 0;  ///< without an answer, one after the other
+  bool srun_has_gone_ = false;
+};
+
+void run_watch(WatchThread thread) noexcept {
+  try {
+    thread.run();
+  } catch (const std::exception&) {  // out of memory: this node is no longer watched
+  }
+}
+
+}  // namespace
+
+HangWatch::HangWatch(WatchedNode node) noexcept : stop_(::eventfd(0, EFD_CLOEXEC)) {
+  if (!stop_) return;
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::thread(run_watch, WatchThread(std::move(node), stop_.get()));
+  } catch (const std::exception&) {
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+HangWatch::~HangWatch() {
+  if (!thread_.joinable()) return;
+  static_cast<void>(::eventfd_write(stop_.get(), 1));
+  thread_.join();
+}
+
+}  // namespace amldist::spank

@@ -1,0 +1,44 @@
+// slurmstepd's thread under hang=: tells srun how long this node's ranks wait, what each of them waits in, and where.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/os/answer_as_user.hpp"
+#include "base/os/file_descriptor.hpp"
+#include "step/messages/srun_link.hpp"
+
+namespace amldist::spank {
+
+/// What the thread needs to know; it reads nothing of the session.
+struct WatchedNode {
+  step::SrunLink srun;
+  UserRights rights;
+  std::vector<std::string> roots;  ///< folders in which the user's recorders may lie
+  std::string step;                ///< "42.0"
+  std::string host;
+  std::vector<std::uint32_t> ranks;  ///< of this node
+  std::uint32_t seconds = 0;         ///< hang=
+  std::uint16_t deputy_port =
+      0;  ///< of this node's deputy (fallback_hang_detector.hpp); 0: it is on another node, or none is
+};
+
+/// Reads the recorders in a child with the user's rights: they are his files. Sends no signal to a task.
+class HangWatch {
+ public:
+  /// Starts the thread, after the tasks were forked. Without one (no memory) nobody watches this node.
+  explicit HangWatch(WatchedNode node) noexcept;
+  HangWatch(const HangWatch&) = delete;
+  HangWatch& operator=(const HangWatch&) = delete;
+  ~HangWatch();
+
+ private:
+  FileDescriptor stop_;  ///< an eventfd; readable: slurmstepd ends
+  std::thread thread_;
+};
+
+}  // namespace amldist::spank

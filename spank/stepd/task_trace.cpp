@@ -1,0 +1,176 @@
+#include "spank/stepd/task_trace.hpp"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string_view>
+
+#include "base/text/text.hpp"
+#include "spank/stepd/program_file.hpp"
+#include "spank/stepd/stepd_session.hpp"
+#include "trace/record/record_folder.hpp"
+#include "trace/record/settings.hpp"
+
+namespace amldist::spank {
+namespace {
+
+using text::concat;
+
+constexpr std::string_view preloaded = "libamldist-mpitrace-preload.so";
+constexpr std::string_view preload = "LD_PRELOAD";
+
+bool is_folder(const std::string& path) {
+  struct stat status = {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+std::string preload_path(const NodePlan& plan) { return concat({plan.trace_libraries, "/", preloaded}); }
+
+constexpr std::string_view nccl_part = "libnccl-profiler-amldist.so";
+constexpr std::string_view nccl_variable = "NCCL_PROFILER_PLUGIN";
+
+std::string nccl_path(const NodePlan& plan) { return concat({plan.trace_libraries, "/", nccl_part}); }
+
+/// As the task sees it: in a container there may be none.
+bool is_there(const std::string& path) { return ::access(path.c_str(), R_OK) == 0; }
+
+/// LD_PRELOAD without what an outer step of ours has put there.
+std::string without_ours(std::string_view list) {
+  std::string rest;
+  std::size_t begin = 0;
+  while (begin < list.size()) {
+    const auto end = std::min(list.find_first_of(": ", begin), list.size());
+    const std::string_view each = list.substr(begin, end - begin);
+    if (!each.empty() && !each.ends_with(preloaded)) rest += concat({rest.empty() ? "" : ":", each});
+    begin = end + 1;
+  }
+  return rest;
+}
+
+/// NCCL loads one profiler: ours, which hands on to the user's.
+void set_nccl_profiler(const NodePlan& plan, const EnvironmentReader& environment, EnvironmentPatch& patch) {
+  const std::string before = environment(nccl_variable).value_or("");
+  const bool is_ours = before.ends_with(nccl_part);  // an outer step left it
+  const std::string users = is_ours ? environment(trace::variable::nccl_profiler).value_or("") : before;
+  const bool loads = plan.trace.on && !plan.trace_libraries.empty() && is_there(nccl_path(plan));
+  if (loads) {
+    patch.set(nccl_variable, nccl_path(plan));
+    if (!users.empty()) patch.set(trace::variable::nccl_profiler, users);
+    else if (environment(trace::variable::nccl_profiler)) patch.unset(trace::variable::nccl_profiler);
+  } else if (is_ours) {
+    if (users.empty()) patch.unset(nccl_variable);
+    else patch.set(nccl_variable, users);
+    if (environment(trace::variable::nccl_profiler)) patch.unset(trace::variable::nccl_profiler);
+  }
+}
+
+std::unique_ptr<FallbackHangDetector> deputy_of(const NodePlan& plan, const Handle& handle, UserRights rights,
+                                                std::uint64_t token) {
+  const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");
+  const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
+  if (!job_id || !step_id) return nullptr;
+  return std::make_unique<FallbackHangDetector>(
+      FallbackStep{.job_id = *job_id,
+                   .step_id = *step_id,
+                   .tasks = static_cast<std::uint32_t>(plan.step.placement.map.size()),
+                   .seconds = plan.trace.hang,
+                   .ends = plan.trace.ends,
+                   .name = plan.step.step_name,
+                   .folder = handle.variable("PWD").value_or("/tmp"),
+                   .rights = rights,
+                   .token = token});
+}
+
+}  // namespace
+
+std::string find_trace_libraries(const std::string& configured) {
+  if (!configured.empty()) return configured;
+  Dl_info own = {};
+  static const char anchor = 0;
+  if (::dladdr(&anchor, &own) == 0 || own.dli_fname == nullptr) return {};
+  const std::string path = own.dli_fname;
+  if (!path.starts_with('/')) return {};
+  const std::string folder = path.substr(0, path.rfind('/'));
+  const auto above = folder.rfind('/');
+  std::string found = folder.substr(0, above == std::string::npos ? 0 : above) + "/aml-dist";
+  return is_folder(found) ? found : std::string();
+}
+
+bool uses_mpi(const launch::Spec& spec) noexcept { return spec.kind == launch::Kind::mpi || spec.backend == "mpi"; }
+
+void set_trace(const NodePlan& plan, const std::string& program, const EnvironmentReader& environment,
+               EnvironmentPatch& patch) {
+  const std::string before = environment(preload).value_or("");
+  const std::string others = without_ours(before);
+  const bool loads = plan.trace.on && uses_mpi(plan.step.spec) && !plan.trace_libraries.empty() &&
+                     is_there(preload_path(plan)) && !asks_for_mpi(find_program(program, environment));
+  const std::string after = loads ? concat({others, others.empty() ? "" : ":", preload_path(plan)}) : others;
+  if (after.empty() && !before.empty()) patch.unset(preload);
+  else if (after != before && (loads || before.find(preloaded) != std::string::npos)) patch.set(preload, after);
+  set_nccl_profiler(plan, environment, patch);
+  if (plan.trace.on) patch.set(trace::variable::trace, plan.step.step_name);
+  else if (environment(trace::variable::trace)) patch.unset(trace::variable::trace);
+}
+
+std::optional<std::string> trace_note(const NodePlan& plan, const Handle& handle) {
+  if (!plan.trace.on) return std::nullopt;
+  const std::string& step = plan.step.step_name;
+  if (!uses_mpi(plan.step.spec)) {
+    return concat(
+        {"trace: calls of NCCL (2.23 and later), of libamldist, and of PyTorch's process groups where the package "
+         "amldist is installed are recorded; 'aml-dist trace ",
+         step, "' on a node says who waits for whom there"});
+  }
+  if (plan.trace_libraries.empty()) {
+    return "trace: MPI calls are not recorded, because lib/aml-dist is not installed beside the plugin: name it with "
+           "trace_libraries= in plugstack.conf";
+  }
+  if (!is_there(preload_path(plan))) {
+    return concat({"trace: MPI calls are not recorded, because there is no ", preload_path(plan),
+                   " where the tasks run: mount it into the container"});
+  }
+  const std::string program = find_program(handle.program(), handle.environment());
+  if (asks_for_mpi(program)) {
+    return concat({"trace: MPI calls are not recorded, because ", program,
+                   " asks at run time whether it has MPI (weak symbols) and is not linked with it"});
+  }
+  if (const auto why = why_not_preloaded(program); !why.empty()) {
+    return concat({"trace: MPI calls are not recorded, because ", program, " ", why,
+                   ": the system loads no other library into such a program"});
+  }
+  return concat({"trace: MPI calls are recorded by ", preload_path(plan), " in LD_PRELOAD; 'aml-dist trace ", step,
+                 "' on a node says who waits for whom there"});
+}
+
+std::optional<std::string> unwatched_note(const NodePlan& plan, bool has_srun) {
+  if (plan.trace.hang == 0 || (has_srun && plan.is_whole_step)) return std::nullopt;
+  const std::string_view why = plan.is_whole_step ? "there is no srun that could say so and end the step"
+                                                  : "each component of a heterogeneous step sees only its own ranks";
+  return concat({"hang=", std::to_string(plan.trace.hang), ": this step is not watched for hangs, because ", why,
+                 "; its calls are recorded for 'aml-dist trace'"});
+}
+
+void watch_for_hangs(StepdSession& session, const Handle& handle) {
+  const NodePlan* const plan = session.plan();
+  if (plan == nullptr || plan->trace.hang == 0 || !session.has_srun || !session.srun || session.hang_watch ||
+      !plan->is_whole_step)
+    return;
+  const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
+  const auto group = handle.number(S_JOB_GID, "S_JOB_GID");
+  if (!user || !group || plan->ranks.empty()) return;
+  const std::string given = handle.variable(trace::variable::trace_folder).value_or("");
+  if (plan->ranks.front() == 0)
+    session.fallback_hang_detector = deputy_of(*plan, handle, {*user, *group}, session.srun->channel.token);
+  session.hang_watch = std::make_unique<HangWatch>(
+      WatchedNode{*session.srun,
+                  {*user, *group},
+                  trace::trace_roots(given, *user),
+                  plan->step.step_name,
+                  plan->host,
+                  plan->ranks,
+                  plan->trace.hang,
+                  session.fallback_hang_detector ? session.fallback_hang_detector->port() : std::uint16_t{0}});
+}
+
+}  // namespace amldist::spank

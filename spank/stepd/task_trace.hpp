@@ -1,0 +1,35 @@
+// What a task's environment gets so that its calls are recorded.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/text/environment.hpp"
+#include "spank/stepd/node_plan.hpp"
+
+namespace amldist::spank {
+
+/// The folder of the libraries that record: the configured one, else lib*/aml-dist of the plugin's own installation.
+/// Empty: there is none.
+[[nodiscard]] std::string find_trace_libraries(const std::string& configured);
+
+/// Whether MPI may be what the processes talk over.
+[[nodiscard]] bool uses_mpi(const launch::Spec& spec) noexcept;
+
+/// Sets AMLDIST_TRACE, and for programs with MPI LD_PRELOAD, behind what the user has there. Removes what an outer
+/// step left. Nothing is set where the plan has no trace.
+void set_trace(const NodePlan& plan, const std::string& program, const EnvironmentReader& environment,
+               EnvironmentPatch& patch);
+
+/// The line that tells the user what is loaded into his tasks, or why nothing is; nullopt without trace.
+[[nodiscard]] std::optional<std::string> trace_note(const NodePlan& plan, const Handle& handle);
+
+/// Why nobody watches for hangs although hang= asks for it; nullopt where somebody does.
+[[nodiscard]] std::optional<std::string> unwatched_note(const NodePlan& plan, bool has_srun);
+
+struct StepdSession;
+
+/// slurmstepd, once its tasks are forked: starts the thread that watches this node's ranks, under hang=. Once.
+void watch_for_hangs(StepdSession& session, const Handle& handle);
+
+}  // namespace amldist::spank

@@ -1,0 +1,200 @@
+// Who answers a step's nodes: what of anybody's datagrams is taken, and that the node in srun's place always ends.
+#include "spank/stepd/fallback_server.hpp"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/text/text.hpp"
+#include "spank/server/message_server.hpp"
+#include "spank/slurm/output.hpp"
+#include "spank/slurm/slurm_api.hpp"
+#include "step/messages/datagram.hpp"
+#include "step/messages/srun_link.hpp"
+
+namespace amldist::spank {
+namespace {
+
+constexpr std::uint64_t token = 0x00c0ffee00c0ffeeULL;
+const Clock::time_point now{};
+
+/// A UDP port that nobody has: tests run beside each other.
+std::uint16_t free_port() {
+  const FileDescriptor socket = step::open_socket();
+  sockaddr_in own = {};
+  own.sin_family = AF_INET;
+  socklen_t length = sizeof own;
+  const bool bound = ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&own), length) == 0 &&
+                     ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &length) == 0;
+  return bound ? ntohs(own.sin_port) : 0;
+}
+
+const std::uint16_t own_port = free_port();
+
+std::vector<std::string>& lines() {
+  static std::vector<std::string> told;
+  return told;
+}
+
+std::mutex& telling() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+MessageServer server_of(std::uint32_t tasks, std::uint32_t nodes) {
+  return MessageServer({.token = token, .tasks = tasks, .nodes = nodes, .most_notices = 4096, .tell = tell_step});
+}
+
+step::FailureReport failed(std::uint32_t rank) {
+  step::FailureReport report;
+  report.rank = rank;
+  report.wait_status = 7 << 8;
+  report.host = "node2";
+  return report;
+}
+
+FallbackServer::Step step() { return {token, 1, 4, 2, {::getuid(), ::getgid()}}; }
+step::SrunLink link_here() { return {*Ipv4::parse("127.0.0.1"), {own_port, token}}; }
+
+}  // namespace
+
+// What the plugin has from Slurm.
+void tell_step(std::string_view sentence) noexcept {
+  const std::lock_guard lock(telling());
+  lines().emplace_back(sentence);
+}
+bool job_was_ended(std::uint32_t job_id) { return job_id == 2; }
+
+TEST(MessageServer, AnswersNobodyWithoutTheToken) {
+  MessageServer server = server_of(4, 2);
+  for (const auto& datagram : {failed(0).to_datagram(token ^ 1), to_datagram(step::MessageType::may_i_end, token ^ 1),
+                               std::string("x"), std::string(4096, ';'), std::string()}) {
+    EXPECT_FALSE(server.take(datagram, now)) << datagram;
+  }
+  EXPECT_FALSE(server.failure().stands());
+}
+
+TEST(MessageServer, DropsWhatDoesNotFitTheStep) {
+  MessageServer server = server_of(4, 2);
+  EXPECT_FALSE(server.take(step::WorkerEnd{false, 4, 0, 0, 5}.to_datagram(token), now))
+      << "a rank that the step does not have";
+  EXPECT_FALSE(
+      server.take(step::FabricVote{0, 3, launch::RdmaPolicy::prefer, true, "", "node1"}.to_datagram(token), now));
+  EXPECT_FALSE(server.take(step::Notice{{0, 2, 0}, 1, "text"}.to_datagram(token), now))
+      << "a node that the step does not have";
+  static_cast<void>(server.take(failed(4).to_datagram(token), now));
+  EXPECT_FALSE(server.failure().stands());
+}
+
+TEST(MessageServer, KeepsNoMoreNoticesThanItMay) {
+  MessageServer server = server_of(4, 2);
+  for (std::uint32_t round = 0; round < 100; ++round) {
+    EXPECT_TRUE(server.take(step::Notice{{round, 1, 0}, 1, std::string(400, 'x')}.to_datagram(token), now));
+  }
+  const auto answer = [&server](std::uint32_t round) {
+    return server.take(step::NoticeKey{round, 1, 0}.to_datagram(token), now);
+  };
+  EXPECT_NE(answer(0), to_datagram(step::MessageType::not_yet, token));
+  EXPECT_EQ(answer(99), to_datagram(step::MessageType::not_yet, token));
+}
+
+TEST(MessageServer, ReleasesServersWhenTheWorkersHaveEnded) {
+  MessageServer server = server_of(4, 2);
+  const auto may_end = [&server] { return server.take(to_datagram(step::MessageType::may_i_end, token), now); };
+  EXPECT_EQ(may_end(), to_datagram(step::MessageType::not_yet, token));
+  for (const std::uint32_t rank : {0U, 1U}) {
+    EXPECT_EQ(server.take(step::WorkerEnd{false, rank, 0, 0, 2}.to_datagram(token), now),
+              to_datagram(step::MessageType::heard, token));
+  }
+  EXPECT_EQ(may_end(), to_datagram(step::MessageType::end, token));
+}
+
+TEST(FallbackServer, SaysTheFirstFailureWhenItsNodeHasEnded) {
+  lines().clear();
+  {
+    auto own = FallbackServer::open(own_port, step());
+    ASSERT_TRUE(own) << own.error().message;
+    (*own)->begin();
+    send_report(link_here(), failed(2));
+    send_report(link_here(), failed(1));
+    EXPECT_TRUE(tell(link_here(), step::WorkerEnd{false, 0, 0, 0, 2}.to_datagram(token)));
+  }
+  ASSERT_EQ(lines().size(), 1U);
+  EXPECT_TRUE(lines()[0].starts_with("first failure: rank 2 (local 0) on node2: exit status 7")) << lines()[0];
+}
+
+TEST(FallbackServer, IsSilentAboutAJobThatSlurmEnded) {
+  lines().clear();
+  {
+    FallbackServer::Step cancelled = step();
+    cancelled.job_id = 2;
+    auto own = FallbackServer::open(own_port, cancelled);
+    ASSERT_TRUE(own) << own.error().message;
+    send_report(link_here(), failed(2));
+  }
+  EXPECT_TRUE(lines().empty());
+}
+
+TEST(FallbackServer, EndsUnderAFloodOfItsOwnUsers) {
+  std::atomic<bool> stop = false;
+  std::thread flood([&stop] {
+    const FileDescriptor socket = step::open_socket();
+    while (!stop) send_to(link_here(), socket.get(), to_datagram(step::MessageType::may_i_end, token));
+  });
+  {
+    auto own = FallbackServer::open(own_port, step());
+    ASSERT_TRUE(own) << own.error().message;
+    (*own)->begin();
+  }  // a flood that could hold it would hold this test to its time limit
+  stop = true;
+  flood.join();
+}
+
+TEST(FallbackServer, SaysNothingBeforeTheStepsOutputIsThere) {
+  lines().clear();
+  const auto told = [] {
+    const std::lock_guard lock(telling());
+    return lines().size();
+  };
+  auto own = FallbackServer::open(own_port, step());
+  ASSERT_TRUE(own) << own.error().message;
+  const step::FabricVote sick{1, 2, launch::RdmaPolicy::prefer, false, "", "node2: ib.state: port 1 is down"};
+  const std::string vote = sick.to_datagram(token);
+  EXPECT_FALSE(tell(link_here(), vote));
+  EXPECT_EQ(told(), 0U);
+  (*own)->begin();
+  while (told() == 0) std::this_thread::yield();  // the vote was kept
+  own->reset();
+  EXPECT_EQ(told(), 1U) << "once, however often the node votes";
+}
+
+TEST(FallbackServer, AForkThatEndsLeavesItAlone) {
+  auto own = FallbackServer::open(own_port, step());
+  ASSERT_TRUE(own) << own.error().message;
+  (*own)->begin();
+  EXPECT_EXIT(
+      {
+        own->reset();
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(0), "");
+  EXPECT_TRUE(tell(link_here(), step::WorkerEnd{false, 0, 0, 0, 2}.to_datagram(token)));
+}
+
+TEST(FallbackServer, APortThatIsTakenIsNamed) {
+  auto first = FallbackServer::open(own_port, step());
+  ASSERT_TRUE(first);
+  auto second = FallbackServer::open(own_port, step());
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().message, text::concat({"UDP port ", std::to_string(own_port), ": Address already in use"}));
+}
+
+}  // namespace amldist::spank

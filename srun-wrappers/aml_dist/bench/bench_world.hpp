@@ -1,0 +1,44 @@
+// This process as a rank of a step that somebody else started (srun, mpirun), or alone.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "aml_dist/bench/bench_plan.hpp"
+#include "base/text/result.hpp"
+
+struct amldist_comm;
+
+namespace amldist::tools {
+
+/// libamldist's world, through its public C interface.
+class World {
+ public:
+  [[nodiscard]] static Result<World> join();
+
+  [[nodiscard]] amldist_comm* comm() const noexcept { return comm_.get(); }
+  [[nodiscard]] int rank() const noexcept;
+  [[nodiscard]] int size() const noexcept;
+  /// "authenticated", "unproven" or "open"; empty for a world of one rank.
+  [[nodiscard]] std::string trust() const;
+
+  /// Collective: what rank 0 gives.
+  [[nodiscard]] Result<bool> told_by_rank_0(bool own) const;
+
+  /// Every rank gets the same result: the slowest time, the sum of what is wrong.
+  [[nodiscard]] MeasuredLibrary library() const;
+
+  /// Serves requests on a socket: the other side of LocalRanks.
+  [[nodiscard]] int serve(const std::string& socket) const;
+
+ private:
+  struct Finalize {
+    void operator()(amldist_comm* comm) const noexcept;
+  };
+  std::unique_ptr<amldist_comm, Finalize> comm_;
+};
+
+/// The sentence of the last call of libamldist that failed.
+[[nodiscard]] Error library_error();
+
+}  // namespace amldist::tools

@@ -1,0 +1,45 @@
+// The command line of `aml-dist doctor`.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "aml_dist/command.hpp"
+#include "aml_dist/doctor/doctor.hpp"
+
+namespace amldist::tools {
+namespace {
+
+constexpr const char* doctor_examples =
+    "Examples:\n"
+    "  srun -N2 -n4 --aml-dist=pytorch aml-dist doctor                  (the running step, once for each task)\n"
+    "  srun -N2 -n4 --job-name=train --aml-dist=pytorch bash -c '[ $RANK != 0 ] || aml-dist doctor'   (once)\n"
+    "  aml-dist doctor --aml-dist=mpi --nodelist 'node[1-2]' --tasks-per-node 2\n"
+    "  aml-dist doctor --nodelist 'node[1-2]' --tasks-per-node 2 --env SLURM_JOB_NAME=interactive --framework "
+    "lightning\n"
+    "  env -0 > saved; aml-dist doctor --env-file saved --json\n\n"
+    "Verdicts: fine; warns (it depends on the script); fails; hangs; alone (silently with fewer processes); skip.\n"
+    "Exit status: 0 nothing would fail; 1 something would fail, hang or train alone; others as in aml_dist(7).";
+
+}  // namespace
+
+Command add_doctor(CLI::App& app) {
+  const auto shared = std::make_shared<DoctorOptions>();
+  DoctorOptions& options = *shared;
+  CLI::App* const command = app.add_subcommand("doctor", "Say what each framework would make of a task's environment");
+  command->footer(doctor_examples);
+  add_layout(*command, options.step);
+  command->add_option("--task", options.step.task, "The rank to examine (default: 0)");
+  command->add_option("--mpi", options.mpi, "srun's --mpi (default: pmix for mpi steps, else none)")
+      ->check(CLI::IsMember({"pmix", "none"}));
+  command->add_option("--env-file", options.env_file,
+                      "Examine an environment saved by env or env -0; - is standard input");
+  command->add_option("--env", options.variables, "Add NAME=VALUE, or remove NAME; may be repeated")
+      ->allow_extra_args(false);
+  command->add_option("--framework", options.selection.framework, "Only this framework, whatever the step is for");
+  command->add_option("--launcher", options.selection.launcher, "Only this launcher: srun, torchrun, ...");
+  command->add_flag("--json", options.step.json,
+                    "An array with framework, launcher, environment, rank, size, master, verdict, "
+                    "reason and remedy");
+  return {command, [shared] { return run_doctor(*shared); }};
+}
+
+}  // namespace amldist::tools

@@ -1,0 +1,15 @@
+// What each rank did and when, as a picture: one lane per rank, calls as bars, what is missing in red.
+#pragma once
+
+#include <string>
+
+#include "aml_dist/trace/trace_step.hpp"
+
+namespace amldist::tools {
+
+/// The newest `last` calls of each rank. Time runs linearly while the step worked; a stall at the end, which would
+/// crush everything before it, gets a quarter of the width behind a break in the axis. At most 64 lanes: those who are
+/// waited for first.
+[[nodiscard]] std::string draw_timeline(const TracedStep& step, std::size_t last);
+
+}  // namespace amldist::tools

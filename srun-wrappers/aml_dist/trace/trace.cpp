@@ -1,0 +1,119 @@
+#include "aml_dist/trace/trace.hpp"
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "aml_dist/common/files.hpp"
+#include "aml_dist/trace/timeline_svg.hpp"
+#include "aml_dist/trace/torch_dump.hpp"
+#include "aml_dist/trace/trace_metrics.hpp"
+#include "aml_dist/trace/trace_output.hpp"
+#include "aml_dist/trace/trace_step.hpp"
+#include "base/net/own_network.hpp"
+#include "base/os/environment.hpp"
+#include "base/text/text.hpp"
+#include "shared/exit_status.hpp"
+#include "shared/terminal.hpp"
+#include "trace/diagnosis/stalls.hpp"
+#include "trace/record/process_stack.hpp"
+
+namespace amldist::tools {
+namespace {
+
+using commands::fail;
+
+int list_steps(bool json) {
+  const auto folders = list_step_folders();
+  if (json) {
+    std::puts(nlohmann::ordered_json{{"steps", folders}}
+                  .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+                  .c_str());
+    return commands::exit_done;
+  }
+  for (const std::string& folder : folders) std::printf("%s\n", folder.c_str());
+  if (folders.empty())
+    std::fprintf(stderr, "aml-dist: no flight recorder on this node: all steps ended well, or none used libamldist\n");
+  return commands::exit_done;
+}
+
+/// A regular file is a dump of PyTorch's: recorders of ours are named by their folder.
+Result<TracedStep> read_named(const std::vector<std::string>& names) {
+  std::error_code problem;
+  if (names.size() > 1 || std::filesystem::is_regular_file(names.front(), problem)) return read_torch_dumps(names);
+  const auto folder = find_step_folder(names.front());
+  return folder ? read_traced_step(*folder) : Result<TracedStep>(folder.error());
+}
+
+std::string_view without_domain(std::string_view host) { return host.substr(0, host.find('.')); }
+
+/// Whether processes of `host` are this machine's: by Slurm's name for it, or its own.
+bool is_here(std::string_view host) {
+  return host.empty() || host == own_variable("SLURMD_NODENAME") ||
+         without_domain(host) == without_domain(own_host_name());
+}
+
+/// In a folder that all nodes see, ranks of other machines have process numbers that mean another process here.
+void say_elsewhere(std::span<const std::uint32_t> ranks, const std::string& host) {
+  std::fprintf(stderr,
+               "aml-dist: no stacks of ranks %s: this is %s, and they are on other nodes (the first on %s); ask there, "
+               "with srun --overlap\n",
+               trace::compress_ranks(ranks).c_str(), own_host_name().c_str(), host.c_str());
+}
+
+/// One stack for each process; it may have several recorders, of which that of PyTorch comes last and tells most.
+void print_stacks(const TracedStep& step) {
+  constexpr std::chrono::milliseconds patience{2000};
+  const auto& all = step.recordings;
+  std::vector<std::uint32_t> elsewhere;
+  elsewhere.reserve(all.size());
+  std::string first_host;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (i + 1 < all.size() && all[i + 1].rank == all[i].rank) continue;
+    if (all[i].writer == trace::Writer::gone) continue;
+    if (!is_here(all[i].host)) {
+      if (elsewhere.empty()) first_host = all[i].host;
+      elsewhere.push_back(all[i].rank);
+      continue;
+    }
+    trace::Recording recording = all[i];
+    recording.path = text::concat({step.folder, "/", recording.path});
+    const std::string stack = trace::stack_of(recording, patience);
+    if (!stack.empty()) std::printf("\nrank %u on %s:\n%s", recording.rank, recording.host.c_str(), stack.c_str());
+  }
+  if (!elsewhere.empty()) say_elsewhere(elsewhere, first_host);
+}
+
+}  // namespace
+
+int trace(const TraceOptions& options) {
+  const bool json = options.json || options.format == "json";
+  const bool metrics = !json && options.format == "openmetrics";
+  if (options.steps.empty() && metrics) {
+    return fail(
+        Error{Errc::invalid_argument, "--format openmetrics needs a step (JOBID.STEP): aml-dist trace lists them"});
+  }
+  if (options.steps.empty()) return list_steps(json);
+  const auto step = read_named(options.steps);
+  if (!step) return fail(step.error());
+  for (const std::string& problem : step->problems) std::fprintf(stderr, "aml-dist: %s\n", problem.c_str());
+  if (!options.svg.empty()) {
+    const auto written = write_file(options.svg, draw_timeline(*step, options.last));
+    if (!written) return fail(written.error());
+  }
+  if (!options.export_folder.empty()) {
+    const auto written = write_torch_dumps(*step, options.export_folder);
+    if (!written) return fail(written.error());
+  }
+  const std::string text = json ? to_json(*step, options.last) : metrics ? to_metrics(*step) : to_table(*step);
+  std::fputs(text.c_str(), stdout);
+  if (options.stacks) print_stacks(*step);
+  return commands::exit_done;
+}
+
+}  // namespace amldist::tools

@@ -1,0 +1,207 @@
+#include "aml_dist/trace/trace_output.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "aml_dist/common/table.hpp"
+#include "base/text/text.hpp"
+#include "trace/diagnosis/straggler.hpp"
+#include "trace/diagnosis/waits.hpp"
+
+namespace amldist::tools {
+namespace {
+
+using nlohmann::ordered_json;
+using text::concat;
+using trace::CallRecord;
+using trace::MissingRank;
+using trace::Recording;
+using trace::Stall;
+using trace::Writer;
+using trace::recorder_format::Ending;
+using trace::recorder_format::State;
+
+std::string_view word_of(Writer writer, Ending ending) {
+  if (writer == Writer::runs) return "runs";
+  if (writer == Writer::stopped) return "stopped";
+  return ending == Ending::none ? "dead" : "closed";
+}
+
+std::string_view word_of(State state) {
+  constexpr std::array<std::string_view, 5> words = {"empty", "enqueued", "started", "completed", "failed"};
+  return words.at(static_cast<std::size_t>(state));
+}
+
+/// The call that says most about a rank: the oldest that has not ended, else the newest. Nobody is told when NCCL's
+/// calls end, so of these each communicator's last is open.
+const CallRecord* telling_call(const Recording& recording) {
+  const auto pending = std::ranges::find_if(recording.calls, &CallRecord::pending);
+  if (pending != recording.calls.end() && recording.source != "nccl") return &*pending;
+  return recording.calls.empty() ? nullptr : &recording.calls.back();
+}
+
+std::vector<std::string> row_of(const Recording& recording, std::int64_t now) {
+  std::vector<std::string> row = {std::to_string(recording.rank), recording.host,
+                                  std::string(word_of(recording.writer, recording.ending)),
+                                  std::to_string(recording.recorded)};
+  const CallRecord* const call = telling_call(recording);
+  if (call == nullptr) return row;
+  const std::int64_t since = std::max({call->ended_ns, call->started_ns, call->enqueued_ns});
+  row.push_back(trace::describe_call(*call));
+  row.emplace_back(word_of(call->state));
+  row.push_back(describe_duration(now - since) + " ago");
+  return row;
+}
+
+std::string head_of(const TracedStep& step) {
+  std::set<std::string> hosts;
+  for (const Recording& recording : step.recordings) hosts.insert(recording.host);
+  const std::size_t missing = step.size() - std::min<std::size_t>(step.size(), step.recordings.size());
+  return concat({"step ", step.job(), ": ", text::count(step.size(), "rank"), ", recorders of ",
+                 std::to_string(step.recordings.size()), " on ", text::count(hosts.size(), "node"), " in ", step.folder,
+                 missing == 0 ? "" : "; ranks that ended well or ran elsewhere have none here", "\n"});
+}
+
+std::string stall_line(const TracedStep& step, const Stall& stall) {
+  const std::string where = stall.communicator_name.empty() ? "" : concat({stall.communicator_name, ": "});
+  const std::string since =
+      stall.since_ns > 0 ? concat({" since ", describe_duration(step.now_ns - stall.since_ns)}) : "";
+  return concat({where, trace::sentence(stall), stall.waiting.empty() ? "" : since, "\n"});
+}
+
+ordered_json object_of(const CallRecord& call) {
+  return {{"sequence", call.sequence},
+          {"operation", trace::name_of(call.operation)},
+          {"type", calls::to_string(call.type)},
+          {"redop", calls::to_string(call.reduction)},
+          {"bytes", call.bytes},
+          {"peer", call.peer},
+          {"communicator", call.communicator},
+          {"state", word_of(call.state)},
+          {"status", call.status},
+          {"enqueued_ns", call.enqueued_ns},
+          {"started_ns", call.started_ns},
+          {"ended_ns", call.ended_ns}};
+}
+
+ordered_json object_of(const Recording& recording, std::size_t last) {
+  ordered_json communicators = ordered_json::array();
+  for (const auto& one : recording.communicators) {
+    communicators.push_back({{"communicator", one.slot},
+                             {"id", one.id},
+                             {"name", one.name},
+                             {"rank", one.rank},
+                             {"size", one.size},
+                             {"entered", one.entered},
+                             {"completed", one.completed},
+                             {"closed", one.closed}});
+  }
+  ordered_json calls = ordered_json::array();
+  const std::size_t first = recording.calls.size() - std::min(last, recording.calls.size());
+  for (std::size_t i = first; i < recording.calls.size(); ++i) calls.push_back(object_of(recording.calls[i]));
+  return {{"rank", recording.rank},
+          {"local_rank", recording.local_rank},
+          {"host", recording.host},
+          {"pid", recording.pid},
+          {"process", word_of(recording.writer, recording.ending)},
+          {"recorded", recording.recorded},
+          {"started_ns", recording.created_ns},
+          {"latest_ns", recording.latest_ns},
+          {"note", recording.note},
+          {"communicators", std::move(communicators)},
+          {"calls", std::move(calls)}};
+}
+
+ordered_json object_of(const Stall& stall) {
+  ordered_json stragglers = ordered_json::array();
+  for (const MissingRank& straggler : stall.missing) {
+    stragglers.push_back({{"rank", straggler.rank},
+                          {"host", straggler.host},
+                          {"why", tools::word_of(straggler.why)},
+                          {"last", straggler.last ? object_of(*straggler.last) : ordered_json()}});
+  }
+  return {{"sentence", trace::sentence(stall)},
+          {"communicator", stall.communicator_name},
+          {"operation", trace::name_of(stall.call.operation)},
+          {"sequence", stall.call.sequence},
+          {"bytes", stall.call.bytes},
+          {"type", calls::to_string(stall.call.type)},
+          {"since_ns", stall.since_ns},
+          {"waiting", stall.waiting},
+          {"stragglers", std::move(stragglers)}};
+}
+
+ordered_json object_of(const trace::StepWaits& waits, std::span<const Recording> recordings) {
+  ordered_json ranks = ordered_json::array();
+  for (const auto& each : waits.ranks) {
+    ranks.push_back({{"rank", each.rank},
+                     {"host", each.host},
+                     {"calls", each.calls},
+                     {"waited_ns", each.waited_ns},
+                     {"share", waits.share_of(each)}});
+  }
+  const auto straggler = trace::name_straggler(recordings, waits);
+  return {{"calls", waits.calls},
+          {"waited_ns", waits.waited_ns},
+          {"ranks", std::move(ranks)},
+          {"straggler", straggler ? ordered_json(straggler->rank) : ordered_json()},
+          {"sentence", straggler ? ordered_json(straggler->sentence) : ordered_json()}};
+}
+
+}  // namespace
+
+std::string_view word_of(MissingRank::Why why) {
+  constexpr std::array<std::string_view, 6> words = {"never-called", "stopped", "dead",
+                                                     "slow",         "differs", "no-recorder"};
+  return words.at(static_cast<std::size_t>(why));
+}
+
+std::string describe_duration(std::int64_t nanoseconds) {
+  const auto seconds = static_cast<double>(std::max<std::int64_t>(nanoseconds, 0)) * 1e-9;
+  std::array<char, 64> words{};
+  if (seconds < 1e-3) std::snprintf(words.data(), words.size(), "%.0f us", seconds * 1e6);
+  else if (seconds < 1) std::snprintf(words.data(), words.size(), "%.1f ms", seconds * 1e3);
+  else if (seconds < 100) std::snprintf(words.data(), words.size(), "%.1f s", seconds);
+  else if (seconds < 6000) std::snprintf(words.data(), words.size(), "%.0f min", seconds / 60);
+  else
+    std::snprintf(words.data(), words.size(), "%.0f h %.0f min", std::floor(seconds / 3600),
+                  std::floor(std::fmod(seconds / 60, 60)));
+  return words.data();
+}
+
+std::string to_table(const TracedStep& step) {
+  std::vector<std::vector<std::string>> rows = {{"RANK", "HOST", "PROCESS", "CALLS", "CALL", "STATE", "SINCE"}};
+  for (const Recording& recording : step.recordings) rows.push_back(row_of(recording, step.now_ns));
+  std::string out = concat({head_of(step), "\n", format_table(rows)});
+  if (!step.stalls.empty()) out += "\n";
+  for (const Stall& stall : step.stalls) out += stall_line(step, stall);
+  const auto waits = trace::find_waits(step.recordings);
+  if (const auto straggler = trace::name_straggler(step.recordings, waits))
+    out += concat({step.stalls.empty() ? "\n" : "", "straggler: ", straggler->sentence, "\n"});
+  for (const Recording& recording : step.recordings) {
+    if (!recording.note.empty())
+      out += concat({"rank ", std::to_string(recording.rank), " found: ", recording.note, "\n"});
+  }
+  return out;
+}
+
+std::string to_json(const TracedStep& step, std::size_t last) {
+  ordered_json recorders = ordered_json::array();
+  for (const Recording& recording : step.recordings) recorders.push_back(object_of(recording, last));
+  ordered_json stalls = ordered_json::array();
+  for (const Stall& stall : step.stalls) stalls.push_back(object_of(stall));
+  const ordered_json all = {{"job", step.job()},
+                            {"folder", step.folder},
+                            {"size", step.size()},
+                            {"now_ns", step.now_ns},
+                            {"stalls", std::move(stalls)},
+                            {"waits", object_of(trace::find_waits(step.recordings), step.recordings)},
+                            {"recorders", std::move(recorders)},
+                            {"problems", step.problems}};
+  return all.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace amldist::tools

@@ -1,0 +1,33 @@
+// The recorders of one step, with what can be concluded from them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/text/result.hpp"
+#include "trace/diagnosis/stalls.hpp"
+#include "trace/record/record_reader.hpp"
+
+namespace amldist::tools {
+
+struct TracedStep {
+  std::string folder;
+  std::vector<trace::Recording> recordings;  ///< by rank; not empty
+  std::vector<trace::Stall> stalls;
+  std::vector<std::string> problems;  ///< files that are no recorders
+  std::int64_t now_ns = 0;            ///< of a living step the present, of a dead one its last sign of life
+
+  [[nodiscard]] std::uint32_t size() const { return recordings.front().size; }
+  [[nodiscard]] const std::string& job() const { return recordings.front().job; }
+};
+
+/// A step's folder, by path, or by name under the places where this user's recorders lie (root: everybody's).
+[[nodiscard]] Result<std::string> find_step_folder(const std::string& name);
+
+/// Reads and judges. Errors: no folder, no recorder in it, none that can be read.
+[[nodiscard]] Result<TracedStep> read_traced_step(const std::string& folder);
+
+/// Folders of steps that can be read, newest first.
+[[nodiscard]] std::vector<std::string> list_step_folders();
+
+}  // namespace amldist::tools
