@@ -1,18 +1,14 @@
-// What the core costs away from any cluster: the environment of one task in small and in very large steps, and host
-// lists against libslurm's own.
+// What the core costs without a cluster: the environment of one task in small and in very large steps.
 //
-//   environment_cost [--rounds N] [--libslurm FILE] [--json]
+//   environment_cost [--rounds N]
 //
 // Things to compare are timed in turn, round after round; a figure is the median over the rounds with its 95 %
 // confidence interval from order statistics. Comparisons are medians of the ratios within a round.
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
@@ -22,7 +18,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/text/hostlist.hpp"
 #include "launch/frameworks/task_environment.hpp"
 #include "step/messages/launch_record.hpp"
 
@@ -30,8 +25,7 @@ namespace {
 
 using namespace amldist;
 
-// ----  ----
-// measuring
+// ---- measuring ----
 
 struct Figure {
   double median = 0;
@@ -80,78 +74,17 @@ std::vector<std::vector<double>> measure(std::span<const Work> works, unsigned r
   return samples;
 }
 
-Figure microseconds(const Work& work, unsigned rounds) { return figure_of(measure(std::span(&work, 1), rounds)[0]); }
+// ---- reporting ----
 
-// ----  ----
-// reporting
-
-struct Row {
-  std::string table;
-  std::vector<std::pair<std::string, std::string>> words;
-  std::vector<std::pair<std::string, Figure>> figures;
-};
-
-struct Goal {
-  std::string name;
-  Figure value;
-  double limit;
-  bool at_least;  // else: at most
-
-  [[nodiscard]] const char* verdict() const {
-    if (at_least) return value.low >= limit ? "met" : value.high < limit ? "not met" : "undecided";
-    return value.high <= limit ? "met" : value.low > limit ? "not met" : "undecided";
-  }
-};
-
-void print_table(std::string_view title, std::string_view name, const std::vector<Row>& rows) {
-  std::printf("\n%.*s\n", static_cast<int>(title.size()), title.data());
-  bool first = true;
-  for (const Row& row : rows) {
-    if (row.table != name) continue;
-    if (first) {
-      for (const auto& [key, text] : row.words) std::printf("  %-12s", key.c_str());
-      for (const auto& [key, figure] : row.figures) std::printf("  %26s", key.c_str());
-      std::printf("\n");
-      first = false;
-    }
-    for (const auto& [key, text] : row.words) std::printf("  %-12s", text.c_str());
-    for (const auto& [key, f] : row.figures) {
-      char cell[64];
-      std::snprintf(cell, sizeof cell, "%.2f (%.2f..%.2f)", f.median, f.low, f.high);
-      std::printf("  %26s", cell);
-    }
-    std::printf("\n");
-  }
+void print_cell(const Figure& f) {
+  char cell[64];
+  std::snprintf(cell, sizeof cell, "%.2f (%.2f..%.2f)", f.median, f.low, f.high);
+  std::printf("  %28s", cell);
 }
 
-void print_goal(const Goal& goal) {
-  std::printf("  goal %s: %.2f (%.2f..%.2f), %s %g: %s\n", goal.name.c_str(), goal.value.median, goal.value.low,
-              goal.value.high, goal.at_least ? "at least" : "at most", goal.limit, goal.verdict());
-}
-
-void print_figure_as_json(const char* key, const Figure& f) {
-  std::printf("\"%s\":{\"median\":%.4f,\"low\":%.4f,\"high\":%.4f}", key, f.median, f.low, f.high);
-}
-
-void print_json(const std::vector<Row>& rows, const std::vector<Goal>& goals) {
-  std::printf("{\"rows\":[");
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    std::printf("%s\n{\"table\":\"%s\"", i == 0 ? "" : ",", rows[i].table.c_str());
-    for (const auto& [key, text] : rows[i].words) std::printf(",\"%s\":\"%s\"", key.c_str(), text.c_str());
-    for (const auto& [key, figure] : rows[i].figures) {
-      std::printf(",");
-      print_figure_as_json(key.c_str(), figure);
-    }
-    std::printf("}");
-  }
-  std::printf("],\n\"goals\":[");
-  for (std::size_t i = 0; i < goals.size(); ++i) {
-    std::printf("%s\n{\"name\":\"%s\",\"limit\":%g,\"verdict\":\"%s\",", i == 0 ? "" : ",", goals[i].name.c_str(),
-                goals[i].limit, goals[i].verdict());
-    print_figure_as_json("value", goals[i].value);
-    std::printf("}");
-  }
-  std::printf("]}\n");
+void print_goal(const std::string& name, const Figure& f, double limit) {
+  const char* const verdict = f.high <= limit ? "met" : f.low > limit ? "not met" : "undecided";
+  std::printf("  goal %s: %.2f (%.2f..%.2f), at most %g: %s\n", name.c_str(), f.median, f.low, f.high, limit, verdict);
 }
 
 [[noreturn]] void give_up(std::string_view sentence) {
@@ -165,8 +98,7 @@ const T& demand(const Result<T>& result) {
   return *result;
 }
 
-// ----  ----
-// environment
+// ---- environment ----
 
 constexpr std::uint32_t tasks_per_node = 8;
 
@@ -214,8 +146,7 @@ Result<launch::StepPlan> make_plan(const Step& step, const launch::Spec& spec) {
 }
 
 /// One kind and distribution in steps of all sizes, timed in turn.
-void measure_environments(const char* kind, bool cyclic, unsigned rounds, std::vector<Row>& rows,
-                          std::vector<Goal>& goals) {
+void measure_environments(const char* kind, bool cyclic, unsigned rounds) {
   const launch::Spec spec = demand(parse_spec(kind));
   std::deque<Step> steps;  // readers refer to them
   std::deque<launch::StepPlan> plans;
@@ -232,159 +163,40 @@ void measure_environments(const char* kind, bool cyclic, unsigned rounds, std::v
   }
   const auto samples = measure(works, rounds);
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    const auto& plan_times = samples[2 * i];
-    const auto& environment_times = samples[2 * i + 1];
-    std::vector<double> both;
-    std::vector<double> growth;
-    for (unsigned round = 0; round < rounds; ++round) {
-      both.push_back(plan_times[round] + environment_times[round]);
-      growth.push_back(environment_times[round] / samples[1][round]);
-    }
     const Step& step = steps[i];
     const bool possible = task_environment(plans[i], step.ranks.back(), step.reader).ok();
-    rows.push_back({"environment",
-                    {{"kind", kind},
-                     {"distribution", cyclic ? "cyclic" : "block"},
-                     {"nodes", std::to_string(step.nodes)},
-                     {"tasks", std::to_string(step.tasks())},
-                     {"result", possible ? "set" : "refused"}},
-                    {{"plan_us", figure_of(plan_times)},
-                     {"environment_us", figure_of(environment_times)},
-                     {"both_us", figure_of(both)}}});
-    if (std::string_view(kind) != "pytorch" || i + 1 < steps.size()) continue;
-    const std::string what = std::string("pytorch, ") + (cyclic ? "cyclic" : "block") + ", 10240 nodes x 8 tasks";
-    goals.push_back({what + ": plan and environment of a task in us", figure_of(both), 1000, false});
-    goals.push_back({what + ": environment, ratio to 16 nodes (constant)", figure_of(growth), 1.5, false});
+    std::printf("  %-10s  %-6s  %6u  %6u  %-7s", kind, cyclic ? "cyclic" : "block", step.nodes, step.tasks(),
+                possible ? "set" : "refused");
+    print_cell(figure_of(samples[2 * i]));
+    print_cell(figure_of(samples[2 * i + 1]));
+    std::printf("\n");
   }
-}
-
-// ---- host lists, ----
-// libslurm
-
-/// The functions of libslurm's public header that take a host list apart.
-struct SlurmHostlists {
-  void* (*create)(const char*) = nullptr;
-  char* (*shift)(void*) = nullptr;
-  void (*destroy)(void*) = nullptr;
-};
-
-std::optional<SlurmHostlists> load_libslurm(const char* file) {
-  void* library = nullptr;
-  for (const char* name : {file, "libslurm.so", "libslurm.so.45", "libslurm.so.43", "libslurm.so.42", "libslurm.so.41",
-                           "libslurm.so.40", "libslurm.so.39", "libslurm.so.38"}) {
-    if (library == nullptr && name != nullptr) library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (std::string_view(kind) != "pytorch") return;
+  std::vector<double> both;
+  std::vector<double> growth;
+  for (unsigned round = 0; round < rounds; ++round) {
+    both.push_back(samples[samples.size() - 2][round] + samples.back()[round]);
+    growth.push_back(samples.back()[round] / samples[1][round]);
   }
-  if (library == nullptr) return std::nullopt;
-  SlurmHostlists slurm;
-  slurm.create = reinterpret_cast<decltype(slurm.create)>(::dlsym(library, "slurm_hostlist_create"));
-  slurm.shift = reinterpret_cast<decltype(slurm.shift)>(::dlsym(library, "slurm_hostlist_shift"));
-  slurm.destroy = reinterpret_cast<decltype(slurm.destroy)>(::dlsym(library, "slurm_hostlist_destroy"));
-  if (slurm.create == nullptr || slurm.shift == nullptr || slurm.destroy == nullptr) return std::nullopt;
-  return slurm;
-}
-
-/// Every name, as a program written against libslurm gets it; `taken` may look at each.
-template <typename Taken>
-void expand_with(const SlurmHostlists& slurm, const std::string& text, Taken taken) {
-  void* const list = slurm.create(text.c_str());
-  if (list == nullptr) give_up("libslurm refuses the host list");
-  while (char* const name = slurm.shift(list)) {
-    taken(name);
-    std::free(name);
-  }
-  slurm.destroy(list);
-}
-
-std::string numbers(unsigned count, unsigned hole_every, std::string_view before, bool compressed) {
-  std::string text;
-  char name[32];
-  for (unsigned i = 1; i <= count; ++i) {
-    if (hole_every != 0 && i % hole_every == 0) continue;
-    if (!text.empty()) text += ',';
-    if (compressed) {
-      const unsigned last = std::min(count, i + hole_every - 2);
-      std::snprintf(name, sizeof name, "%05u-%05u", i, last);
-      i = last;
-    } else {
-      std::snprintf(name, sizeof name, "%.*s%05u", static_cast<int>(before.size()), before.data(), i);
-    }
-    text += name;
-  }
-  return compressed ? std::string(before) + "[" + text + "]" : text;
-}
-
-void measure_hostlists(unsigned rounds, const char* file, std::vector<Row>& rows, std::vector<Goal>& goals) {
-  const auto slurm = load_libslurm(file);
-  if (!slurm) std::fprintf(stderr, "environment_cost: no libslurm (--libslurm FILE): host lists are not compared\n");
-  const std::pair<const char*, std::string> lists[] = {
-      {"one range", "node[00001-10240]"},
-      {"with holes", numbers(12800, 5, "node", true)},
-      {"name by name", numbers(10240, 0, "node", false)},
-      {"rack, node", "rack[0-99]b[0-99]"},
-      {"16 racks", "rack[01-16]-node[001-640]"},
-  };
-  for (const auto& [label, text] : lists) {
-    const auto ours = demand(Hostlist::parse(text)).expand();
-    Row row{"hostlist",
-            {{"list", label}, {"hosts", std::to_string(ours.size())}, {"bytes", std::to_string(text.size())}},
-            {}};
-    const auto expand = [&text] { keep(Hostlist::parse(text)->expand()); };
-    row.figures.emplace_back("parse_us", microseconds([&text] { keep(Hostlist::parse(text)); }, rounds));
-    if (!slurm) {
-      row.figures.emplace_back("expand_us", microseconds(expand, rounds));
-      rows.push_back(std::move(row));
-      continue;
-    }
-    std::size_t same = 0;
-    std::size_t index = 0;
-    expand_with(*slurm, text, [&](const char* name) {
-      if (index < ours.size() && ours[index] == name) ++same;
-      ++index;
-    });
-    if (same != ours.size() || index != ours.size()) give_up("libslurm reads another list of hosts out of " + text);
-    const Work works[] = {expand, [&] { expand_with(*slurm, text, [](const char* name) { keep(name); }); }};
-    const auto samples = measure(works, rounds);
-    std::vector<double> ratios;
-    for (unsigned i = 0; i < rounds; ++i) ratios.push_back(samples[1][i] / samples[0][i]);
-    row.figures.emplace_back("expand_us", figure_of(samples[0]));
-    row.figures.emplace_back("libslurm_us", figure_of(samples[1]));
-    row.figures.emplace_back("times_faster", figure_of(ratios));
-    rows.push_back(std::move(row));
-    goals.push_back({std::string("host list, ") + label + ": times faster than libslurm", figure_of(ratios), 5, true});
-  }
+  print_goal("10240 nodes x 8 tasks, plan and environment of a task in us", figure_of(both), 1000);
+  print_goal("10240 nodes x 8 tasks, environment, ratio to 16 nodes (constant)", figure_of(growth), 1.5);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   unsigned rounds = 31;
-  const char* libslurm = nullptr;
-  bool json = false;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view word = argv[i];
-    if (word == "--json") json = true;
-    else if (word == "--rounds" && i + 1 < argc) rounds = static_cast<unsigned>(std::max(5, std::atoi(argv[++i])));
-    else if (word == "--libslurm" && i + 1 < argc) libslurm = argv[++i];
-    else {
-      std::printf("environment_cost [--rounds N] [--libslurm FILE] [--json]\n");
-      return word == "--help" ? 0 : 2;
-    }
-  }
-  std::vector<Row> rows;
-  std::vector<Goal> goals;
-  for (const char* kind : {"pytorch", "mpi", "jax", "tensorflow"}) {
-    for (const bool cyclic : {false, true}) measure_environments(kind, cyclic, rounds, rows, goals);
-  }
-  measure_hostlists(rounds, libslurm, rows, goals);
-  if (json) {
-    print_json(rows, goals);
-    return 0;
+  if (argc == 3 && std::string_view(argv[1]) == "--rounds") {
+    rounds = static_cast<unsigned>(std::max(5, std::atoi(argv[2])));
+  } else if (argc != 1) {
+    std::printf("environment_cost [--rounds N]\n");
+    return std::string_view(argv[1]) == "--help" ? 0 : 2;
   }
   std::printf("environment_cost: medians of %u rounds (95 %% confidence interval), microseconds\n", rounds);
-  print_table("Environment of one task, and the plan that slurmstepd makes once per node", "environment", rows);
-  print_table("Host lists: parse; parse and write out every name; libslurm's slurm_hostlist_create and _shift",
-              "hostlist", rows);
-  std::printf("\n");
-  for (const Goal& goal : goals) print_goal(goal);
+  std::printf("  %-10s  %-6s  %6s  %6s  %-7s  %28s  %28s\n", "kind", "layout", "nodes", "tasks", "result",
+              "plan, once per node", "environment of a task");
+  for (const char* kind : {"pytorch", "mpi", "jax", "tensorflow"}) {
+    for (const bool cyclic : {false, true}) measure_environments(kind, cyclic, rounds);
+  }
   return 0;
 }

@@ -7,11 +7,16 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 
 import pytest
-import ways
-from cluster import Cluster, readable_copy
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(folder) for folder in HERE.iterdir() if folder.is_dir()]  # tests share helpers across the folders
+
+import ways  # noqa: E402
+from cluster import Cluster, readable_copy  # noqa: E402
 
 for command in pathlib.Path(os.environ.get("AMLDIST_TOOL", "/nowhere/aml-dist")).parent.glob("aml-*"):
     readable_copy(command)  # aml-run and the launchers lie beside the tool

@@ -1,6 +1,6 @@
 """MPIs from PyPI under `trace` and `hang=` on the real cluster: `tests/frameworks/install --mpis` installs them.
 
-The program is that of tests/cluster/test_hang.py, which does the same with Debian's Open MPI 4.1.
+The program is that of tests/cluster/trace/test_hang.py, which does the same with Debian's Open MPI 4.1.
 """
 
 from __future__ import annotations

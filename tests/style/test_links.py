@@ -56,12 +56,11 @@ def test_a_document_s_links_lead_somewhere(document):
 
 
 def named() -> set[tuple[str, str]]:
-    """What `man` finds of ours: pages, and the functions in the NAME of a page of section 3."""
+    """What `man` finds of ours: pages, and the commands and functions in their NAME."""
     found = {tuple(page.rsplit(".", 1)) for page in PAGES}
     for page in PAGES:
-        if page.endswith(".3"):
-            head = (MAN / page).read_text().partition(".Sh SYNOPSIS")[0]
-            found |= {(name, "3") for name in re.findall(r"^\.Nm (\w+)", head, re.MULTILINE)}
+        head = (MAN / page).read_text().partition(".Sh SYNOPSIS")[0]
+        found |= {(name, page[-1]) for name in re.findall(r"^\.Nm ([\w-]+)", head, re.MULTILINE)}
     return found
 
 

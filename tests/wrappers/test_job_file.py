@@ -12,6 +12,7 @@ import time
 
 import pytest
 from conftest import NO_SLURM, NOT_FOUND, REFUSED, ROOT, USAGE
+from flag_tables import by_text, documented
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 EXAMPLES = ROOT / "contrib/examples/aml-run"
@@ -163,10 +164,8 @@ def test_the_table_of_keys_knows_all_of_this_file(aml_run):
 
 
 def test_the_documentation_has_the_same_keys(aml_run):
-    rows = json.loads(aml_run.good("--list-keys", "--json").out)
-    documented = re.findall(r"^\| `([^`]*)` \| (translated|ignored|refused) \| (.*) \|$",
-                            (ROOT / "docs/azure-ml.md").read_text(), re.M)
-    assert documented == [(row["key"], row["handling"], row["becomes"]) for row in rows]
+    rows = [row | {"names": [row["key"]]} for row in json.loads(aml_run.good("--list-keys", "--json").out)]
+    assert documented("Keys of a command job", "docs/azure-ml.md") == by_text(rows)
 
 
 @pytest.mark.parametrize("distribution, count, expected", [

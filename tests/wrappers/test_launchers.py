@@ -4,27 +4,17 @@ tools. The lists in flags/ are made from those tools' own parsers."""
 from __future__ import annotations
 
 import json
-import pathlib
 import re
 import shlex
 import subprocess
 
 import pytest
 from conftest import NO_SLURM, NOT_FOUND, ROOT, USAGE, Command
+from flag_tables import by_text, documented, real_flags, table_of
 
-FLAGS = pathlib.Path(__file__).parent / "flags"
 LISTS = [("torchrun", "torchrun-2.15"), ("mpirun", "mpirun-4.1"), ("mpirun", "mpirun-5.0"), ("deepspeed", "deepspeed-0.19"),
          ("horovodrun", "horovodrun-0.28")]
 HANDLINGS = {"translated", "handed on", "ignored", "refused"}
-
-
-def real_flags(name: str) -> list[tuple[int, list[str]]]:
-    lines = [line.split() for line in (FLAGS / f"{name}.txt").read_text().splitlines() if not line.startswith("#")]
-    return [(int(line[0]), line[1:]) for line in lines]
-
-
-def table_of(tool: str) -> list[dict]:
-    return json.loads(Command(f"aml-{tool}").good("--list-flags", "--json").out)
 
 
 @pytest.mark.parametrize("tool, name", LISTS)
@@ -45,14 +35,16 @@ def test_no_spelling_means_two_things(tool):
     assert len(spellings) == len(set(spellings))
 
 
-@pytest.mark.parametrize("tool", ["torchrun", "mpirun", "deepspeed", "horovodrun"])
+TOOLS = ["torchrun", "mpirun", "deepspeed", "horovodrun"]
+
+
+@pytest.mark.parametrize("tool", TOOLS)
 def test_the_documentation_has_the_same_table(tool):
-    text = (ROOT / "docs/launchers.md").read_text()
-    section = re.split(r"^## ", text, flags=re.M)
-    section = next(part for part in section if part.startswith(f"aml-{tool}"))
-    rows = re.findall(r"^\| (`[^|]*`) \| ([\w ]+) \| (.*) \|$", section, re.M)
-    documented = [([name.strip("`") for name in names.split(", ")], handling, becomes) for names, handling, becomes in rows]
-    assert documented == [(row["names"], row["handling"], row["becomes"].replace("|", "\\|")) for row in table_of(tool)]
+    """One row for all flags of which the same is true; the flags that all four have stand in a table of their own."""
+    others = [table_of(other) for other in TOOLS]
+    common = [row for row in others[0] if all(row in table for table in others)]
+    assert documented("Flags of all four") == by_text(common)
+    assert documented(f"aml-{tool}") == by_text([row for row in table_of(tool) if row not in common])
 
 
 def given(row: dict, name: str, tool: str) -> list[str]:

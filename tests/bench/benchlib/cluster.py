@@ -42,13 +42,6 @@ def plugin_of(options):
     return path
 
 
-def timing_plugin_of(options):
-    path = options.build / "tests" / "bench" / "timing_plugin.so"
-    if not path.is_file():
-        raise Trouble(f"no {path}: cmake --build {options.build} --target bench")
-    return path
-
-
 def devcluster(*words, **keywords):
     try:
         return subprocess.run([DEVCLUSTER, *words], check=True, text=True, **keywords)

@@ -23,12 +23,6 @@ class Figure:
     def text(self, digits=2, scale=1.0):
         return f"{self.median * scale:.{digits}f} ({self.low * scale:.{digits}f}..{self.high * scale:.{digits}f})"
 
-    def signed_text(self, digits=0):
-        return f"{self.median:+.{digits}f} ({self.low:+.{digits}f}..{self.high:+.{digits}f})"
-
-    def scaled(self, scale):
-        return Figure(self.median * scale, self.low * scale, self.high * scale)
-
     def as_dict(self):
         return asdict(self)
 
@@ -51,11 +45,6 @@ def ratio(rounds, base):
 
 def difference(rounds, base):
     return figure([a - b for a, b in zip(rounds, base, strict=True)])
-
-
-def percentile(samples, share):
-    ordered = sorted(samples)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def at_most(value, limit):
