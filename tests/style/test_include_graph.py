@@ -51,3 +51,14 @@ def test_a_circle_is_named_with_an_include_for_each_step(tree):
     assert graph.circles(graph.graph_of(tree)) == [
         "these folders include one another: libdist/high -> libdist/low -> libdist/high\n"
         "  libdist/high/a.cpp:2 includes low/b.hpp\n  libdist/low/b.hpp:1 includes high/a.hpp"]
+
+
+WINGS = ("base", "launch", "calls", "trace", "step", "world", "collective", "fabric", "api")  # from the ground up
+
+
+def test_no_wing_includes_a_wing_above_it():
+    arrows = [(folder.split("/")[1], target.split("/")[1], include)
+              for folder, targets in graph.graph_of(graph.ROOT).items() if folder.startswith("libdist/")
+              for target, include in targets.items() if target.startswith("libdist/")]
+    assert {wing for arrow in arrows for wing in arrow[:2]} == set(WINGS)
+    assert not [include for wing, target, include in arrows if WINGS.index(target) > WINGS.index(wing)]
