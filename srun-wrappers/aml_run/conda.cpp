@@ -7,7 +7,6 @@
 #include "aml_run/job_inputs.hpp"
 #include "base/text/text.hpp"
 #include "shared/programs.hpp"
-#include "shared/shell.hpp"
 
 namespace amldist::run {
 namespace {
@@ -24,12 +23,6 @@ nlohmann::ordered_json json_of(const YamlValue& value) {
   for (const YamlEntry& entry : value.entries) out[entry.key] = json_of(entry.value);
   return out;
 }
-
-/// What uv makes an environment of.
-struct PythonPackages {
-  std::string python;        ///< "3.11"; empty: whichever there is
-  std::string requirements;  ///< lines of pip's
-};
 
 /// "python=3.11.*", "conda-forge::pip": all that conda installs where pip does the rest.
 Result<void> read_package(std::string_view entry, PythonPackages& out) {
@@ -62,30 +55,12 @@ Result<PythonPackages> read_packages(std::string_view text) {
   for (const YamlValue& item : list->items) {
     const YamlValue* const pip = item.find("pip");
     if (pip == nullptr) {
-      if (auto read = read_package(text::trim(item.text), out); !read) return read.error();
+      if (auto status = read_package(text::trim(item.text), out); !status) return status.error();
       continue;
     }
     for (const YamlValue& line : pip->items) out.requirements += concat({line.text, "\n"});
   }
   return out;
-}
-
-/// The command that makes $conda_folder of $conda_folder.yml.
-Result<std::string> making(const CondaPolicy& policy, std::string_view text) {
-  const std::string program = shell::quote(policy.program);
-  const auto name = std::filesystem::path(policy.program).filename();
-  if (name != "uv") {
-    return concat({program, " env create ", name == "conda" ? "" : "-y ",
-                   "-q -p \"$conda_folder\" -f \"$conda_folder.yml\" >&2"});
-  }
-  const auto packages = read_packages(text);
-  if (!packages) return packages.error();
-  const std::string python = packages->python.empty() ? "" : concat({"--python ", shell::quote(packages->python), " "});
-  std::string line = concat({program, " venv -q ", python, "\"$conda_folder\" >&2"});
-  if (packages->requirements.empty()) return line;
-  return concat({line, " &&\n        printf %s ", shell::quote(packages->requirements),
-                 " >\"$conda_folder.txt\" &&\n        ", program,
-                 " pip install -q --python \"$conda_folder/bin/python\" -r \"$conda_folder.txt\" >&2"});
 }
 
 }  // namespace
@@ -99,21 +74,13 @@ Result<std::string> conda_text(const std::string& file, const std::string& folde
                   content.error().code);
 }
 
-Result<std::vector<std::string>> conda_lines(const CondaPolicy& policy, std::string_view text) {
-  const auto make = making(policy, text);
-  if (!make) return make.error();
-  return std::vector<std::string>{concat(
-      {"# environment.conda_file: made once, and kept under the name of its content.\nconda_text=", shell::quote(text),
-       "\nconda_root=", shell::quote(policy.folder), "/$UID\n",
-       "mkdir -p -- \"$conda_root\" && [[ -O $conda_root ]] || {\n",
-       "    echo \"aml-dist: $conda_root must be a folder of yours, for environments\" >&2\n    exit 4\n}\n",
-       "conda_folder=$conda_root/$(printf %s \"$conda_text\" | sha256sum | cut -c1-32)\n(\n",
-       "    flock 9 || exit\n    [[ ! -e $conda_folder/.complete ]] || exit 0\n",
-       "    echo \"aml-dist: making the environment $conda_folder\" >&2\n",
-       "    rm -rf -- \"$conda_folder\" && printf %s \"$conda_text\" >\"$conda_folder.yml\" &&\n        ", *make,
-       " &&\n", "        touch \"$conda_folder/.complete\"\n) 9>\"$conda_folder.lock\" || {\n",
-       "    echo \"aml-dist: the environment of environment.conda_file cannot be made\" >&2\n    exit 4\n}\n",
-       "export CONDA_PREFIX=$conda_folder PATH=$conda_folder/bin:$PATH"})};
+Result<CondaEnvironment> conda_environment(const CondaPolicy& policy, std::string text) {
+  CondaEnvironment out{policy, std::move(text), std::nullopt};
+  if (std::filesystem::path(policy.program).filename() != "uv") return out;
+  auto packages = read_packages(out.text);
+  if (!packages) return packages.error();
+  out.packages = std::move(*packages);
+  return out;
 }
 
 }  // namespace amldist::run

@@ -13,7 +13,7 @@
 
 namespace amldist::run {
 
-/// What stands for an expression.
+/// The value of an expression.
 struct Replacement {
   enum class Form {
     text,       ///< a literal, which may hold several words
@@ -32,7 +32,8 @@ struct TemplatePiece {
   std::string_view text;  ///< of an expression: its name, trimmed
 };
 
-/// Says what stands for an expression such as "inputs.epochs", or why nothing does (the sentence without a place).
+/// Finds the value of an expression such as "inputs.epochs", or says why it has no value (the sentence without a
+/// place).
 using Lookup = std::function<Result<Replacement>(std::string_view expression)>;
 
 /// The pieces of `text`, in order. Errors: an expression without an end.

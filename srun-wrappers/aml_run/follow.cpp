@@ -1,5 +1,6 @@
 #include "aml_run/follow.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -14,7 +15,7 @@
 #include <optional>
 #include <vector>
 
-#include "aml_run/growing_file.hpp"
+#include "aml_run/owned_folder.hpp"
 #include "base/os/file_descriptor.hpp"
 #include "base/text/text.hpp"
 #include "base/time/clock.hpp"
@@ -60,13 +61,38 @@ class Interrupts {
 /// What the job's script and srun have written so far; nullopt: nothing, or not about this run of the job. The file
 /// must be the user's own.
 std::optional<step::JobRecord> read_record(const std::string& path, const JobState& state, const std::string& id) {
-  struct stat info {};
-  if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != ::geteuid()) return std::nullopt;
-  const auto text = commands::read_file(path, step::longest_job_record);
+  const auto text = read_own_file(path, step::longest_job_record);
   auto record = text ? step::JobRecord::parse(*text) : std::nullopt;
   const bool is_current = record && std::to_string(record->job) == id && record->restarts >= state.restarts;
   return is_current ? std::move(record) : std::nullopt;
 }
+
+/// A file that somebody else writes, read as it grows.
+class GrowingFile {
+ public:
+  explicit GrowingFile(std::string path) : path_(std::move(path)) {}
+
+  /// Gives what is new to `sink`. A file that is not there yet has nothing; one that became shorter (a requeued job) is
+  /// read from its beginning.
+  template <typename Sink>
+  void read_new(Sink sink) {
+    const FileDescriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    struct stat info {};
+    if (!file || ::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) return;
+    if (static_cast<std::uint64_t>(info.st_size) < read_) read_ = 0;
+    std::vector<char> buffer(65536);
+    for (;;) {
+      const ssize_t count = ::pread(file.get(), buffer.data(), buffer.size(), static_cast<off_t>(read_));
+      if (count <= 0) return;
+      read_ += static_cast<std::uint64_t>(count);
+      sink({buffer.data(), static_cast<std::size_t>(count)});
+    }
+  }
+
+ private:
+  std::string path_;
+  std::uint64_t read_ = 0;
+};
 
 class Follower {
  public:
@@ -79,7 +105,7 @@ class Follower {
   Result<Followed> run() {
     for (;;) {
       if (Clock::now() >= next_question_) {
-        if (auto asked = question(); !asked) return asked.error();
+        if (auto status = question(); !status) return status.error();
       }
       if (state_.state != "PENDING") copy_output();
       if (state_.ended()) return finish();
@@ -172,7 +198,7 @@ class Follower {
     }
     if (choice != 'y') return false;
     say(concat({"cancelling job ", id_}));
-    if (auto done = cancel(id_); !done) say(done.error().message, commands::Tone::bad);
+    if (auto status = cancel(id_); !status) say(status.error().message, commands::Tone::bad);
     cancelled_ = true;
     next_question_ = Clock::now();
     pause_ = shortest_question;

@@ -26,7 +26,7 @@ struct Followed {
 /// Says state and queue reason as they change, and copies the job's output as it comes: to standard output, or to
 /// standard error if `output_on_stderr`. Ctrl-C asks on a terminal whether to cancel; without one, and for SIGTERM, it
 /// cancels. `record` is the path of the job's record, which is removed at the end; a job that Slurm has forgotten ended
-/// as it says. Errors: not_found, nobody knows the job.
+/// as it says. Errors: not_found, Slurm does not know the job.
 [[nodiscard]] Result<Followed> follow(const std::string& id, const std::string& record, bool output_on_stderr);
 
 }  // namespace amldist::run

@@ -31,7 +31,7 @@ std::string working_folder() {
   return std::filesystem::current_path(ignored).string();
 }
 
-/// The GPUs of one of Azure's sizes, by the table that the fabric checks use. nullopt: it has none, or is not known.
+/// The GPUs of one of Azure's sizes, by the table that the fabric checks use. nullopt: it has no GPU, or is not known.
 std::optional<std::uint32_t> gpus_of(std::string_view size) {
   std::vector<std::string> complaints;
   const auto table = fabric::load_sku_table("", complaints);
@@ -72,9 +72,9 @@ class Translator {
     for (const Step step :
          {&Translator::about, &Translator::hardware, &Translator::code, &Translator::bindings, &Translator::variables,
           &Translator::software, &Translator::distribution, &Translator::limits}) {
-      if (auto done = (this->*step)(); !done) return done.error();
+      if (auto status = (this->*step)(); !status) return status.error();
     }
-    if (auto done = mounts(); !done) return done.error();
+    if (auto status = mounts(); !status) return status.error();
     tracking();
     for (Ignored& each : bindings_.ignored()) plan_.ignored.push_back(std::move(each));
     std::ranges::stable_sort(plan_.ignored, {}, [](const Ignored& each) { return each.location.line; });
@@ -82,7 +82,7 @@ class Translator {
     plan_.warnings = bindings_.warnings();
     plan_.job.merge(options_.job);
     if (options_.job.has("chdir"))
-      plan_.work_folder = (std::filesystem::path(working_folder()) / options_.job.value_of("chdir")).string();
+      plan_.work.path = (std::filesystem::path(working_folder()) / options_.job.value_of("chdir")).string();
     return std::move(plan_);
   }
 
@@ -90,10 +90,6 @@ class Translator {
   [[nodiscard]] const YamlValue* find(std::string_view section, std::string_view key) const {
     const YamlValue* const map = job_.find(section);
     return map != nullptr ? map->find(key) : nullptr;
-  }
-  [[nodiscard]] std::string text_of(std::string_view key) const {
-    const YamlValue* const value = job_.find(key);
-    return value != nullptr ? value->text : std::string();
   }
   /// The number of a key that the table has checked.
   [[nodiscard]] std::uint32_t number_of(std::string_view section, std::string_view key, std::uint32_t otherwise) const {
@@ -110,12 +106,12 @@ class Translator {
   }
 
   Result<void> about() {
-    std::string name = text_of("display_name");
-    if (name.empty()) name = text_of("name");
+    std::string name = job_.text_of("display_name");
+    if (name.empty()) name = job_.text_of("name");
     if (name.empty()) name = file_ == "-" ? "job" : std::filesystem::path(file_).stem().string();
     plan_.job.set("job-name", name);
     std::string comment;
-    if (const auto experiment = text_of("experiment_name"); !experiment.empty()) {
+    if (const auto experiment = job_.text_of("experiment_name"); !experiment.empty()) {
       comment = concat({"experiment: ", experiment});
     }
     if (const YamlValue* const tags = job_.find("tags")) {
@@ -124,7 +120,8 @@ class Translator {
       }
     }
     if (!comment.empty()) plan_.job.set("comment", comment);
-    if (const auto description = text_of("description"); !description.empty()) plan_.heading.push_back(description);
+    if (const auto description = job_.text_of("description"); !description.empty())
+      plan_.heading.push_back(description);
     return {};
   }
 
@@ -173,13 +170,13 @@ class Translator {
                    Errc::not_found);
     }
     plan_.job.set("chdir", folder);
-    plan_.work_folder = folder;
+    plan_.work.path = folder;
     bindings_.set_run_folder(folder);
     return {};
   }
 
   Result<void> bindings() {
-    if (auto read = bindings_.read(job_); !read) return read.error();
+    if (auto status = bindings_.read(job_); !status) return status.error();
     const YamlValue* const command = job_.find("command");
     if (command == nullptr || text::trim(command->text).empty()) {
       return wrong(command, "there is no command: add a line 'command: python train.py'");
@@ -192,8 +189,8 @@ class Translator {
     auto line = bindings_.in_command(text, command->location, options_.literal);
     if (!line) return line.error();
     if (text::trim(line->text).empty()) return wrong(command, "the command is blank when its values are put in");
-    plan_.shell_line = std::move(*line);
-    plan_.azure_folders = true;
+    plan_.command = ShellLine{std::move(*line)};
+    plan_.work.is_azures = true;
     return {};
   }
 
@@ -213,8 +210,7 @@ class Translator {
              "no table of the administrator's says how images are run: prepare the software with --setup, or choose a "
              "container with your site's option");
     } else if (image != nullptr) {
-      plan_.image = image->text;
-      plan_.image_policy = table_.images;
+      plan_.container = Container{image->text, table_.images, {}};
     }
     const YamlValue* const conda = environment->find("conda_file");
     if (conda == nullptr) return {};
@@ -223,26 +219,26 @@ class Translator {
              "no table of the administrator's says how environments are made: prepare the software with --setup");
       return {};
     }
-    const auto text = conda_text(file_, folder_, *conda);
+    auto text = conda_text(file_, folder_, *conda);
     if (!text) return text.error();
-    auto lines = conda_lines(table_.conda, *text);
-    if (!lines) return error_at(file_, conda->location, lines.error().message);
-    plan_.software_lines = std::move(*lines);
+    auto made = conda_environment(table_.conda, std::move(*text));
+    if (!made) return error_at(file_, conda->location, made.error().message);
+    plan_.conda = std::move(*made);
     return {};
   }
 
   /// What the container must see besides the working folder.
   Result<void> mounts() {
     plan_.downloads = bindings_.downloads();
-    if (plan_.image.empty()) return {};
-    plan_.mounts = bindings_.used_paths();
+    if (!plan_.container) return {};
+    std::vector<std::string>& mounts = plan_.container->mounts;
+    mounts = bindings_.used_paths();
     for (const OutputFolder& output : bindings_.outputs()) {
       if (!output.path.empty())
-        plan_.mounts.push_back(output.is_file ? std::filesystem::path(output.path).parent_path().string()
-                                              : output.path);
+        mounts.push_back(output.is_file ? std::filesystem::path(output.path).parent_path().string() : output.path);
     }
-    if (!plan_.software_lines.empty()) plan_.mounts.push_back(table_.conda.folder);
-    for (const std::string& path : plan_.mounts) {
+    if (plan_.conda) mounts.push_back(table_.conda.folder);
+    for (const std::string& path : mounts) {
       if (path.find_first_of(":,") == std::string::npos) continue;
       return wrong(job_.find("environment"), concat({"a container cannot be given ", shell::quote_path(path),
                                                      ", since : and , end a path there: use another path"}));
@@ -271,14 +267,10 @@ class Translator {
     return std::ranges::find(plan_.environment, variable, &Variable::name) != plan_.environment.end();
   }
 
-  /// Azure ML names its own store and the experiment. A store that the user's environment names stays. No run is named:
-  /// a store of files has none before the program makes it.
+  /// Azure ML names its own store and the experiment; what the user's environment names stays.
   void tracking() {
-    if (!sets("MLFLOW_TRACKING_URI")) plan_.value_lines.emplace_back(default_tracking_line);
-    const auto experiment = text_of("experiment_name");
-    if (experiment.empty() || sets("MLFLOW_EXPERIMENT_NAME")) return;
-    if (shell::keeps_dollar(experiment)) plan_.value_lines.emplace_back("# shellcheck disable=SC2016");
-    plan_.value_lines.push_back(concat({"export MLFLOW_EXPERIMENT_NAME=", shell::quote(experiment)}));
+    plan_.tracking = Tracking{sets("MLFLOW_TRACKING_URI"), {}};
+    if (!sets("MLFLOW_EXPERIMENT_NAME")) plan_.tracking->experiment = job_.text_of("experiment_name");
   }
 
   Result<void> distribution() {
@@ -296,14 +288,14 @@ class Translator {
     if (type == nullptr) return alone(nodes);
     const std::string kind = text::to_lower(type->text);
     if (kind == "ray") return wrong(type, "distribution.type ray is not supported: aml-dist does not start Ray");
-    if (auto checked = check_distribution_keys(kind); !checked) return checked.error();
+    if (auto status = check_distribution_keys(kind); !status) return status.error();
     plan_.option = kind;
     if (kind == "tensorflow") return roles(nodes);
     const std::uint32_t processes = number_of("distribution", "process_count_per_instance", 1);
     plan_.job.set("ntasks-per-node", std::to_string(processes));
     if (kind == "mpi") plan_.step.set("mpi", "pmix");
     if (kind == "pytorch") {
-      if (auto style = per_node(processes); !style) return style.error();
+      if (auto status = per_node(processes); !status) return status.error();
     }
     return finish_option();
   }
@@ -353,7 +345,8 @@ class Translator {
 
   /// A command that begins torchrun or its like on each node, as Azure ML's "per-node launch" does.
   Result<void> per_node(std::uint32_t processes) {
-    const auto launcher = launcher_in(plan_.shell_line.text);
+    const std::string_view line = std::get<ShellLine>(plan_.command).line.text;
+    const auto launcher = launcher_in(line);
     if (!launcher) return {};
     if (processes > 1) {
       return wrong(
@@ -361,7 +354,7 @@ class Translator {
           concat({"process_count_per_instance is ", std::to_string(processes), " and the command starts ", *launcher,
                   ", which starts the processes of a node itself: leave process_count_per_instance out"}));
     }
-    if (!reads_rank_variables(plan_.shell_line.text)) plan_.option += ",launch=per-node";
+    if (!reads_rank_variables(line)) plan_.option += ",launch=per-node";
     return {};
   }
 

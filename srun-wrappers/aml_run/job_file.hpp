@@ -13,10 +13,6 @@
 
 namespace amldist::run {
 
-/// Where MLflow keeps its runs if nobody says: a store of files in the folder in which the job works.
-inline constexpr std::string_view default_tracking_line =
-    "export MLFLOW_TRACKING_URI=\"${MLFLOW_TRACKING_URI:-$PWD/mlruns}\"";
-
 /// What the command line adds to a job file.
 struct JobFileOptions {
   std::string option;                        ///< --kind: replaces what `distribution` says; empty: it does not

@@ -67,7 +67,7 @@ Result<void> Bindings::read(const YamlValue& job) {
   if (const YamlValue* const outputs = job.find("outputs")) {
     for (const YamlEntry& entry : outputs->entries) {
       if (!shell::is_name(entry.key)) return wrong_name(entry);
-      if (auto read = read_output(entry); !read) return read.error();
+      if (auto status = read_output(entry); !status) return status.error();
     }
   }
   return {};
@@ -102,10 +102,9 @@ Result<Replacement> Bindings::read_path(const YamlEntry& entry, const YamlValue&
     if (direct) return Replacement{Form::path, path.text};
     const YamlValue* const declared = entry.value.find("type");
     const bool is_file = declared != nullptr && text::to_lower(declared->text) == "uri_file";
-    const auto place = downloads_.empty() || !is_file ? std::nullopt : download_place(downloads_, path.text);
-    if (place) {
-      fetched_.insert_or_assign(entry.key, Download{path.text, *place});
-      return Replacement{Form::path, *place};
+    if (const auto download = downloads_.empty() || !is_file ? std::nullopt : download_of(downloads_, path.text)) {
+      fetched_.insert_or_assign(entry.key, *download);
+      return Replacement{Form::path, concat({download->shared_folder, "/", download->path})};
     }
     return out_of_reach(entry, path, root_);
   }

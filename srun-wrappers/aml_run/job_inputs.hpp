@@ -1,4 +1,4 @@
-// Inputs and outputs of a job file, and what stands for ${{inputs.x}} and ${{outputs.y}}.
+// Inputs and outputs of a job file, and the values of ${{inputs.x}} and ${{outputs.y}}.
 #pragma once
 
 #include <map>
@@ -59,7 +59,7 @@ class Bindings {
   [[nodiscard]] std::vector<Ignored> ignored() const;
 
  private:
-  /// An input: what stands for it, or why it is not available.
+  /// An input: its value, or why it is not available.
   struct Input {
     SourceLocation location;
     Result<Replacement> replacement;

@@ -53,7 +53,7 @@ constexpr std::array schema = {
               "ro_mount rw_mount download direct eval_mount eval_download upload"},
     SchemaKey{"inputs.*.value", S::text, F::translated, "the value of ${{inputs.NAME}}"},
     SchemaKey{"inputs.*.path_on_compute", S::text, F::ignored, "nothing is mounted: the path is the one that it has"},
-    SchemaKey{"inputs.*.default", S::anything, F::translated, "of a component: the value if none is given"},
+    SchemaKey{"inputs.*.default", S::anything, F::translated, "of a component: the value if the job gives no other"},
     SchemaKey{"inputs.*.optional", S::truth, F::translated,
               "of a component: without a value, $[[...]] around it is left out"},
     SchemaKey{"inputs.*.min", S::text, F::translated, "of a component: the least number that is taken"},
@@ -244,9 +244,9 @@ struct Checker {
     if (entry.value.is_null()) return {};  // "key:" without a value, as samples have it for outputs
     if (!fits(key->type, entry.value)) {
       return error_at(file, entry.value.location,
-                      concat({join_path(path), " is ", describe(entry.value), ": give ", describe(key->type)}));
+                      concat({join_path(path), " is ", describe(entry.value), ": use ", describe(key->type)}));
     }
-    if (auto allowed = check_allowed(*key, entry, path); !allowed) return allowed.error();
+    if (auto status = check_allowed(*key, entry, path); !status) return status.error();
     if (key->handling == F::refused) {
       return error_at(file, entry.location, concat({join_path(path), " is not supported: ", key->becomes}));
     }
@@ -266,7 +266,7 @@ struct Checker {
     if (std::ranges::find(allowed, value) != allowed.end()) return {};
     const auto near = text::nearest(value, allowed);
     return error_at(file, entry.value.location,
-                    concat({join_path(path), " cannot be ", quote(entry.value.text),
+                    concat({"invalid value ", quote(entry.value.text), " for ", join_path(path),
                             near ? concat({": did you mean '", *near, "'?"})
                                  : concat({": use ", allowed.size() > 1 ? "one of " : "", text::join(allowed)})}));
   }
@@ -292,7 +292,7 @@ std::span<const SchemaKey> job_schema() noexcept { return schema; }
 Result<std::vector<Ignored>> check_job(std::string_view file, const YamlValue& root) {
   Checker checker{file, {}};
   std::vector<std::string_view> path;
-  if (auto checked = checker.check_map(root, path, false); !checked) return checked.error();
+  if (auto status = checker.check_map(root, path, false); !status) return status.error();
   return std::move(checker.ignored);
 }
 

@@ -14,7 +14,7 @@ namespace amldist::run {
 
 enum class KeyHandling {
   translated,  ///< has an effect
-  ignored,     ///< has none, and is named with the reason
+  ignored,     ///< has no effect, and is named with the reason
   refused,     ///< a job that needs it cannot be run here
 };
 

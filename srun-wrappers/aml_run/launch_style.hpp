@@ -8,7 +8,7 @@
 
 namespace amldist::run {
 
-/// The launcher that a shell line starts ("torchrun", "torch.distributed.launch", ...). nullopt: none that is known.
+/// The launcher that a shell line starts ("torchrun", "torch.distributed.launch", ...). nullopt: no known one.
 [[nodiscard]] std::optional<std::string_view> launcher_in(std::string_view shell_line);
 
 /// The same for a command that no shell reads.

@@ -21,7 +21,7 @@ class LiteralPlace {
   /// and bash would act on the value (the sentence without its subject).
   [[nodiscard]] Result<std::string> write(std::string_view value);
 
-  /// The quote in which the present place stands, '\0' in none; nothing: the place is uncertain.
+  /// The quote in which the present place is, '\0' outside quotes; nullopt: the place is uncertain.
   [[nodiscard]] std::optional<char> quote() const noexcept;
 
  private:

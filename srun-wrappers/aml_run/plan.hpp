@@ -1,9 +1,10 @@
-// What is to run, before anybody has said how: made from a job file or a command line, written as a batch script or
-// started as a step.
+// What is to run, as values: made from a job file or a command line; script/ writes it as bash.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "aml_run/job_schema.hpp"
@@ -29,51 +30,109 @@ struct Variable {
   FilledText value;
 };
 
+/// A line for bash in each task.
+struct ShellLine {
+  FilledText line;
+};
+
+/// A program and its arguments, exactly.
+struct Program {
+  std::vector<std::string> words;
+  bool expand = true;  ///< $RANK and its like in them
+};
+
 /// A folder for results, made when the job starts; its path is in a variable of the script.
 struct OutputFolder {
   std::string name;      ///< as ${{outputs.NAME}} says it
   std::string variable;  ///< AML_OUTPUT_NAME
-  std::string path;      ///< absolute; empty: outputs/JOBID/NAME below the working folder
+  std::string path;      ///< absolute; empty: NAME in the folder that the job has for its outputs
   bool is_file = false;  ///< the path is a file's: its folder is made, and the file left to the program
 };
 
-/// An input behind https:, and where its file comes.
+/// An input behind https:, kept in a folder of the user's below one that the nodes share.
 struct Download {
   std::string url;
-  std::string file;
+  std::string shared_folder;
+  std::string path;  ///< below it: UID/HOST/PATH
+};
+
+/// Packages that pip installs, as uv is given them.
+struct PythonPackages {
+  std::string python;        ///< "3.11"; empty: whichever there is
+  std::string requirements;  ///< lines of pip's
+};
+
+/// The environment of environment.conda_file, made when the first job needs it.
+struct CondaEnvironment {
+  CondaPolicy policy;
+  std::string text;                        ///< of the file, which names the environment
+  std::optional<PythonPackages> packages;  ///< for uv, which reads no conda files
+};
+
+/// The image in which the tasks run.
+struct Container {
+  std::string image;
+  ImagePolicy policy;
+  std::vector<std::string> mounts;  ///< paths that it sees in their places, besides the working folder
+};
+
+/// Where MLflow keeps its runs.
+struct Tracking {
+  bool own_store = false;  ///< the user's environment names one
+  std::string experiment;  ///< or empty
+};
+
+/// The folder in which the tasks work.
+struct WorkFolder {
+  std::string path;         ///< must be there on each node; empty: where the job was submitted
+  bool is_new = false;      ///< made when the job starts
+  std::string copied_from;  ///< copied to `path` before the job is submitted; empty: it is not a copy
+  bool is_azures = false;   ///< outputs/ and logs/ are made in it
+};
+
+/// A job of its own.
+struct SingleJob {
+  std::string record;  ///< path of the record of its end, less its number; empty: the end is not recorded
+};
+
+/// A job of a pipeline's run.
+struct PipelineJobPlace {
+  std::string run_folder;
+  std::string name;       ///< of the job
+  bool ends_run = false;  ///< the other jobs are ended if it fails
+};
+
+/// The trials of a sweep: an array of jobs, each with a folder of its own.
+struct SweepPlace {
+  struct Parameter {
+    std::string name;
+    std::vector<std::string> values;  ///< by trial
+  };
+  std::string run_folder;
+  std::string folder;  ///< of the sweep
+  std::vector<Parameter> parameters;
+  std::string code;      ///< of which each trial has a copy; empty: it works in its folder
+  bool watched = false;  ///< a policy or a limit may end a trial early
 };
 
 struct Plan {
   std::string source;                ///< the job file, as the user named it; empty: a command line
   std::vector<std::string> heading;  ///< sentences for the top of the script
-  commands::SlurmOptions job;        ///< for #SBATCH lines
-  std::string option;                ///< behind --aml-dist=; empty: a step without it
-  commands::SlurmOptions step;       ///< for the srun line
-  std::vector<Variable> environment;
-  std::vector<OutputFolder> outputs;
-  std::string image;  ///< in which the tasks run; empty: on the node itself
-  ImagePolicy image_policy;
-  std::vector<std::string> mounts;  ///< paths that the container sees in their places, besides the working folder
-  std::vector<Download> downloads;
-  std::vector<std::string> software_lines;  ///< of bash, in front of `setup`: what makes the conda environment
-  std::vector<std::string> setup;           ///< lines of bash in front of srun
-  FilledText shell_line;                    ///< for bash -c in each task; empty: `words`
-  std::string work_folder;     ///< of the tasks, which must be there on each node; empty: where the job was submitted
-  std::string snapshot;        ///< to be copied to work_folder before the job is submitted; empty: nothing is
-  bool azure_folders = false;  ///< outputs/ and logs/ are made in the working folder
-  std::vector<std::string> words;  ///< program and arguments, exactly
-  bool expand = true;              ///< $RANK and its like in `words`
   std::vector<Ignored> ignored;
   std::vector<std::string> warnings;
-  std::string record;  ///< path of the record of the job's end; empty: none is kept
-  /// What stands behind `record`: a variable of the script whose value does, or "" for nothing.
-  std::string record_variable = "SLURM_JOB_ID";
-  std::string record_suffix;  ///< and behind that
-  /// Where outputs without a path of their own come, as bash writes it in double quotes.
-  std::string output_folder = "$PWD/outputs/$SLURM_JOB_ID";
-  std::vector<std::string> value_lines;  ///< of bash, in front of where values are put in: a trial's parameters
-  std::vector<std::string> first_lines;  ///< of bash, in front of everything: what a run's job needs (runs/)
-  std::vector<std::string> task_lines;   ///< of bash, in front of the step: what a sweep's trial needs
+  commands::SlurmOptions job;   ///< of sbatch
+  commands::SlurmOptions step;  ///< of srun
+  std::string option;           ///< behind --aml-dist=; empty: a step without it
+  std::variant<Program, ShellLine> command;
+  std::vector<Variable> environment;
+  std::vector<OutputFolder> outputs;
+  std::optional<Tracking> tracking;
+  std::vector<Download> downloads;
+  std::optional<CondaEnvironment> conda;
+  std::optional<Container> container;
+  std::vector<std::string> setup;  ///< the user's own lines of bash, in front of the step
+  WorkFolder work;
+  std::variant<SingleJob, PipelineJobPlace, SweepPlace> place;
 };
 
 }  // namespace amldist::run

@@ -7,6 +7,7 @@
 #include "aml_run/yaml_tree.hpp"
 #include "base/os/environment.hpp"
 #include "base/text/text.hpp"
+#include "shared/option_parser.hpp"
 #include "shared/programs.hpp"
 
 namespace amldist::run {
@@ -37,9 +38,8 @@ Result<void> read_options(std::string_view file, const YamlValue& value, Hardwar
                     });
   if (!list) return error_at(file, value.location, "options is a list, such as [--exclusive, --mem=0]");
   for (const YamlValue& item : value.items) {
-    std::vector<std::string> words = {item.text};
-    const auto taken = commands::take_slurm_options(words, {});
-    if (!taken || !words.empty()) {
+    const auto taken = commands::read_slurm_option(item.text);
+    if (!taken) {
       return error_at(file, item.location,
                       concat({quote(item.text), " is not an option of sbatch: write --name=value"}));
     }
@@ -76,7 +76,7 @@ Result<Hardware> read_line(std::string_view file, const YamlEntry& entry) {
   if (entry.value.kind != YamlKind::map)
     return error_at(file, entry.value.location, "write 'key: value' lines below a name");
   for (const YamlEntry& key : entry.value.entries) {
-    if (auto read = read_key(file, key, out); !read) return read.error();
+    if (auto status = read_key(file, key, out); !status) return status.error();
   }
   const YamlValue* const type = entry.value.find("gpu_type");
   if (out.gpus_per_node && *out.gpus_per_node > 0) {
@@ -159,7 +159,7 @@ class PolicySection {
 Result<ImagePolicy> read_images(std::string_view file, const YamlValue& value) {
   constexpr std::array<std::string_view, 3> keys = {"by", "mounts", "options"};
   const PolicySection section(file, "images", value);
-  if (auto checked = section.check(keys); !checked) return checked.error();
+  if (auto status = section.check(keys); !status) return status.error();
   const auto by = section.text("by");
   if (!by) return by.error();
   if (*by != "pyxis" && *by != "apptainer")
@@ -175,7 +175,7 @@ Result<ImagePolicy> read_images(std::string_view file, const YamlValue& value) {
 Result<CondaPolicy> read_conda(std::string_view file, const YamlValue& value) {
   constexpr std::array<std::string_view, 2> keys = {"by", "folder"};
   const PolicySection section(file, "conda", value);
-  if (auto checked = section.check(keys); !checked) return checked.error();
+  if (auto status = section.check(keys); !status) return status.error();
   auto by = section.text("by");
   if (!by) return by.error();
   auto folder = section.folder("folder");
@@ -186,14 +186,14 @@ Result<CondaPolicy> read_conda(std::string_view file, const YamlValue& value) {
 Result<std::string> read_downloads(std::string_view file, const YamlValue& value) {
   constexpr std::array<std::string_view, 1> keys = {"folder"};
   const PolicySection section(file, "downloads", value);
-  if (auto checked = section.check(keys); !checked) return checked.error();
+  if (auto status = section.check(keys); !status) return status.error();
   return section.folder("folder");
 }
 
 Result<bool> read_code(std::string_view file, const YamlValue& value) {
   constexpr std::array<std::string_view, 1> keys = {"snapshot"};
   const PolicySection section(file, "code", value);
-  if (auto checked = section.check(keys); !checked) return checked.error();
+  if (auto status = section.check(keys); !status) return status.error();
   const auto when = section.text("snapshot");
   if (!when) return when.error();
   if (*when == "always" || *when == "on-request") return *when == "always";
@@ -209,9 +209,9 @@ Result<void> read_policies(std::string_view file, const YamlValue& root, SiteTab
     to = std::move(*policy);
     return {};
   };
-  if (auto done = take("images", read_images, table.images); !done) return done;
-  if (auto done = take("conda", read_conda, table.conda); !done) return done;
-  if (auto done = take("code", read_code, table.snapshots); !done) return done;
+  if (auto status = take("images", read_images, table.images); !status) return status;
+  if (auto status = take("conda", read_conda, table.conda); !status) return status;
+  if (auto status = take("code", read_code, table.snapshots); !status) return status;
   return take("downloads", read_downloads, table.downloads);
 }
 
@@ -244,7 +244,7 @@ Result<SiteTable> read_site_table(const std::string& file, bool must_exist) {
   auto computes = read_section(file, root->find(sections[1]));
   if (!computes) return computes.error();
   SiteTable table{file, std::move(*types), std::move(*computes), {}, {}, false, {}};
-  if (auto done = read_policies(file, *root, table); !done) return done.error();
+  if (auto status = read_policies(file, *root, table); !status) return status.error();
   return table;
 }
 

@@ -31,7 +31,7 @@ struct SiteTable {
   std::string downloads;   ///< a folder that the nodes share; empty: data behind https: is out of reach
 };
 
-/// Where the table is if nobody says: $AMLDIST_INSTANCE_TYPES, else /etc/aml-dist/instance-types.yml.
+/// The table's default path: $AMLDIST_INSTANCE_TYPES, else /etc/aml-dist/instance-types.yml.
 [[nodiscard]] std::string default_site_table();
 
 /// Reads the table. A default file that is not there is an empty table; `must_exist`: one that the user named is not.

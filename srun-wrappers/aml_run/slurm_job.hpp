@@ -44,7 +44,7 @@ struct JobState {
                                                       const std::vector<std::string>& sbatch = {"sbatch",
                                                                                                 "--parsable"});
 
-/// Asks slurmctld, and the accounting if slurmctld has forgotten the job. Errors: not_found (nobody knows it),
+/// Asks slurmctld, and the accounting if slurmctld has forgotten the job. Errors: not_found (neither knows it),
 /// unavailable (no answer).
 [[nodiscard]] Result<JobState> ask(const std::string& id);
 

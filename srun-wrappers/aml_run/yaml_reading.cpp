@@ -63,7 +63,7 @@ bool are_sixtieths(const std::vector<std::string_view>& parts) {
   });
 }
 
-/// The digits of a whole number in base ten; empty: the text is none.
+/// The digits of a whole number in base ten; empty: the text is not one.
 std::string whole_number(std::string_view text) {
   if (text.empty() || !is_digit(text.front())) return {};
   const std::string_view prefix = text.substr(0, 2);
@@ -181,5 +181,12 @@ YamlReading read_plain(std::string_view text) {
 }
 
 void read_numbers(YamlValue& root) { read_map(root, false); }
+
+std::optional<double> finite_number(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  const bool whole = !text.empty() && end == text.c_str() + text.size() && std::isfinite(number);
+  return whole ? std::optional(number) : std::nullopt;
+}
 
 }  // namespace amldist::run

@@ -24,4 +24,7 @@ struct YamlReading {
 /// stay as they are written.
 void read_numbers(YamlValue& root);
 
+/// A finite number, if the whole text is one.
+[[nodiscard]] std::optional<double> finite_number(const std::string& text);
+
 }  // namespace amldist::run

@@ -294,6 +294,11 @@ YamlValue* YamlValue::find(std::string_view key) {
   return const_cast<YamlValue*>(std::as_const(*this).find(key));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
 }
 
+std::string YamlValue::text_of(std::string_view key) const {
+  const YamlValue* const value = find(key);
+  return value != nullptr && value->kind == Kind::scalar ? value->text : std::string();
+}
+
 YamlValue YamlValue::scalar(std::string text, const SourceLocation& location, bool plain) {
   YamlValue value;
   value.kind = Kind::scalar;
@@ -361,7 +366,7 @@ Error error_at(std::string_view file, const SourceLocation& location, std::strin
 }
 
 Result<YamlValue> parse_yaml(std::string_view file, std::string_view text) {
-  if (auto checked = check_text(file, text); !checked) return checked.error();
+  if (auto status = check_text(file, text); !status) return status.error();
   try {
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);

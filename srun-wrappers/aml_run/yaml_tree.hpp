@@ -34,6 +34,8 @@ struct YamlValue {
 
   [[nodiscard]] const YamlValue* find(std::string_view key) const;
   [[nodiscard]] YamlValue* find(std::string_view key);
+  /// The text of a scalar in a map; "" if it is not there.
+  [[nodiscard]] std::string text_of(std::string_view key) const;
   [[nodiscard]] bool is_null() const noexcept { return kind == Kind::null; }
 
   /// A scalar in quotes, or a plain one.

@@ -9,6 +9,7 @@
 #include "launch/option/spec.hpp"
 #include "launchers/hosts.hpp"
 #include "launchers/launcher.hpp"
+#include "launchers/node_names.hpp"
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"
 
@@ -151,7 +152,7 @@ std::vector<Row<State>> rows() { return join_rows({shape_rows(), start_rows(), o
 
 using Slots = std::set<std::uint32_t>;
 
-/// A node of --include or --exclude, and which of its slots; none: all.
+/// A node of --include or --exclude, and which of its slots; empty: all.
 struct Chosen {
   std::string name;
   Slots slots;
@@ -166,8 +167,10 @@ Result<std::vector<Chosen>> parse_selection(std::string_view text) {
     if (!launch::is_host(name)) {
       return Error{Errc::invalid_argument, concat({quote(node), " is not a node: write NAME or NAME:SLOT,SLOT"})};
     }
-    const auto same = std::ranges::find(out, name, &Chosen::name);
-    Chosen& chosen = same != out.end() ? *same : out.emplace_back(Chosen{std::string(name), {}});
+    auto own = node_name(name);
+    if (!own) return own.error();
+    const auto same = std::ranges::find(out, *own, &Chosen::name);
+    Chosen& chosen = same != out.end() ? *same : out.emplace_back(Chosen{std::move(*own), {}});
     if (colon == std::string_view::npos) continue;
     for (const std::string_view slot : text::split(node.substr(colon + 1), ',')) {
       const auto number = text::to_number(slot, 1023);
@@ -204,7 +207,7 @@ Done include_hosts(State& state, std::vector<Host>& hosts) {
     }
     return {};
   }
-  if (auto checked = check_selection("--include", state, *chosen, hosts); !checked) return checked;
+  if (auto status = check_selection("--include", state, *chosen, hosts); !status) return status;
   // Ranks go by the hostfile, whatever the order of --include is.
   std::vector<Host> kept;
   for (const Host& host : hosts) {
@@ -233,7 +236,7 @@ Done exclude_hosts(State& state, std::vector<Host>& hosts) {
   const auto excluded = parse_selection(state.exclude);
   if (!excluded) return excluded.error();
   if (hosts.empty()) return exclude_from_cluster(state, *excluded);
-  if (auto checked = check_selection("--exclude", state, *excluded, hosts); !checked) return checked;
+  if (auto status = check_selection("--exclude", state, *excluded, hosts); !status) return status;
   for (const Chosen& each : *excluded) {
     const auto known = std::ranges::find(hosts, each.name, &Host::name);
     const std::uint32_t left = each.slots.empty() ? 0 : *known->slots - static_cast<std::uint32_t>(each.slots.size());
@@ -246,7 +249,7 @@ Done exclude_hosts(State& state, std::vector<Host>& hosts) {
 
 /// deepspeed takes a node once, and its slots are said.
 Result<std::vector<Host>> hosts_of_file(const std::string& file) {
-  auto hosts = read_hostfile(file);
+  auto hosts = read_hostfile(file, Again::adds_slots);
   if (!hosts) return hosts;
   for (const Host& host : *hosts) {
     if (!host.slots) {
@@ -279,10 +282,10 @@ Result<std::vector<Host>> chosen_hosts(State& state) {
     hosts = std::move(*read);
   }
   if (!state.include.empty()) {
-    if (auto done = include_hosts(state, hosts); !done) return done.error();
+    if (auto status = include_hosts(state, hosts); !status) return status.error();
   }
   if (!state.exclude.empty()) {
-    if (auto done = exclude_hosts(state, hosts); !done) return done.error();
+    if (auto status = exclude_hosts(state, hosts); !status) return status.error();
   }
   if (state.nodes && hosts.size() > *state.nodes) hosts.resize(*state.nodes);
   if (state.gpus) {
@@ -303,7 +306,7 @@ std::optional<std::uint32_t> gpus_of_allocation() {
   return std::nullopt;
 }
 
-/// Asks for the GPUs, unless we are in an allocation that has none.
+/// Asks for the GPUs, unless we are in an allocation without GPUs.
 void ask_for_gpus(State& state, std::uint32_t count) {
   const bool none_to_give = own_variable("SLURM_JOB_ID") && !gpus_of_allocation();
   if (none_to_give) state.line.note("the allocation has no GPUs: the processes run without");
@@ -321,7 +324,7 @@ Done set_shape(State& state) {
       !hosts->empty() && std::ranges::all_of(*hosts, [](const Host& host) { return host.slots.has_value(); });
   if (!known && !gpus) {
     return Error{Errc::invalid_argument,
-                 "how many processes run on a node is not known before it is allocated: give "
+                 "the number of processes of a node is not known before it is allocated: give "
                  "--num_gpus N"};
   }
   if (hosts->empty()) {
@@ -332,7 +335,7 @@ Done set_shape(State& state) {
   }
   std::uint32_t most = 0;
   for (const Host& host : *hosts) most = std::max(most, *host.slots);
-  if (auto placed = place(*hosts, std::nullopt, Distribution::by_slot, state.line.srun); !placed) return placed.error();
+  if (auto status = place(*hosts, std::nullopt, Distribution::by_slot, state.line.srun); !status) return status.error();
   ask_for_gpus(state, most);
   return {};
 }
@@ -362,8 +365,8 @@ Done read_environment(const std::string& file, StepLine& line) {
 Done check_launcher(const std::string& launcher) {
   constexpr std::array<std::string_view, 6> known = {"pdsh", "openmpi", "mpich", "impi", "slurm", "mvapich"};
   if (std::ranges::find(known, text::to_lower(launcher)) != known.end()) return {};
-  return Error{Errc::invalid_argument, concat({"--launcher ", quote(launcher),
-                                               " is none of deepspeed's: leave it out, Slurm is the launcher"})};
+  return Error{Errc::invalid_argument,
+               concat({"invalid value ", quote(launcher), " for --launcher: leave it out, Slurm is the launcher"})};
 }
 
 /// ~/.deepspeed_env and then that of the folder, which deepspeed reads when it starts processes on several nodes.
@@ -371,7 +374,7 @@ Done add_environment_files(StepLine& line) {
   const std::string name = own_variable("DS_ENV_FILE").value_or(".deepspeed_env");
   for (const std::string& folder : {own_variable("HOME").value_or(""), std::string(".")}) {
     if (folder.empty()) continue;
-    if (auto read = read_environment((std::filesystem::path(folder) / name).string(), line); !read) return read;
+    if (auto status = read_environment((std::filesystem::path(folder) / name).string(), line); !status) return status;
   }
   return {};
 }
@@ -404,10 +407,10 @@ Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::strin
   if (state.module && state.program) {
     return Error{Errc::invalid_argument, "--module and --no_python cannot be combined: give one"};
   }
-  if (auto shaped = set_shape(state); !shaped) return shaped.error();
+  if (auto status = set_shape(state); !status) return status.error();
   if (state.force_multi || line.srun.value_of("nodes") != "1") {
-    if (auto checked = check_launcher(state.launcher); !checked) return checked.error();
-    if (auto added = add_environment_files(line); !added) return added.error();
+    if (auto status = check_launcher(state.launcher); !status) return status.error();
+    if (auto status = add_environment_files(line); !status) return status.error();
   }
   line.option = "pytorch";
   if (state.port) line.add_key(concat({"master_port=", std::to_string(*state.port)}));

@@ -124,7 +124,7 @@ Result<void> check_given(std::span<const Flag> table, const std::vector<GivenFla
 Result<void> check_ranges(std::span<const Flag> table, const std::vector<GivenFlag>& flags) {
   for (const GivenFlag& given : flags) {
     for (const std::string& value : given.values) {
-      if (auto checked = check_python_range(table[given.flag].type, given.name, value); !checked) return checked;
+      if (auto status = check_python_range(table[given.flag].type, given.name, value); !status) return status;
     }
   }
   return {};
@@ -163,8 +163,6 @@ bool has_name(const Flag& flag, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-std::string_view shown_name(const Flag& flag) { return text::split(flag.names, ' ').back(); }
-
 Result<Reading> read_flags(const Dialect& dialect, std::span<const Flag> table, const std::vector<std::string>& words) {
   Reading reading;
   std::size_t at = 0;
@@ -193,21 +191,23 @@ Result<Reading> read_flags(const Dialect& dialect, std::span<const Flag> table, 
       }
       given.values.push_back(words[at]);
     }
-    if (auto checked = check_given(table, reading.flags, given); !checked) return checked.error();
+    if (auto status = check_given(table, reading.flags, given); !status) return status.error();
     reading.flags.push_back(std::move(given));
   }
   if (dialect.argparse) keep_the_last(table, reading.flags);
-  if (auto checked = check_ranges(table, reading.flags); !checked) return checked.error();
+  if (auto status = check_ranges(table, reading.flags); !status) return status.error();
   reading.program.assign(words.begin() + static_cast<std::ptrdiff_t>(at), words.end());
   return reading;
+}
+
+Error invalid_value(const GivenFlag& given, std::string_view remedy) {
+  return {Errc::invalid_argument, concat({"invalid value ", quote(given.value()), " for ", given.name, ": ", remedy})};
 }
 
 Result<std::uint32_t> number_of(const GivenFlag& given, std::uint32_t low, std::uint32_t high) {
   const auto number = text::to_number(text::trim(given.value()), high);
   if (number && *number >= low) return static_cast<std::uint32_t>(*number);
-  return Error{Errc::invalid_argument,
-               concat({given.name, " ", quote(given.value()), " is not possible: give a whole number from ",
-                       std::to_string(low), " to ", std::to_string(high)})};
+  return invalid_value(given, concat({"use a whole number from ", std::to_string(low), " to ", std::to_string(high)}));
 }
 
 }  // namespace amldist::launchers

@@ -40,8 +40,8 @@ struct Flag {
 /// How a tool reads its command line.
 struct Dialect {
   std::string_view tool;  ///< "torchrun"
-  /// Python's argparse: a prefix that only one spelling has is taken, a word that looks like a flag is no value, and a
-  /// word that looks like a negative number, or has a blank, is none.
+  /// Python's argparse: a prefix that only one spelling has is taken, a word that looks like a flag is not a value, and
+  /// a word that looks like a negative number, or has a blank, is not a flag.
   bool argparse = false;
   bool prefixes = false;  ///< a prefix stands for the flag if only one begins so; with argparse, too
   bool equals = true;     ///< --name=value
@@ -59,7 +59,7 @@ struct GivenFlag {
 
 struct Reading {
   std::vector<GivenFlag> flags;
-  std::vector<std::string> program;  ///< from the first word that is no flag on
+  std::vector<std::string> program;  ///< from the first word that is not a flag on
 };
 
 /// Reads flags up to the program. Errors: invalid_argument: an unknown flag (with the nearest one), a missing value, an
@@ -69,8 +69,9 @@ struct Reading {
 
 /// Whether `name` is one of the flag's spellings.
 [[nodiscard]] bool has_name(const Flag& flag, std::string_view name);
-/// The spelling that is shown.
-[[nodiscard]] std::string_view shown_name(const Flag& flag);
+
+/// "invalid value 'x' for --flag: REMEDY".
+[[nodiscard]] Error invalid_value(const GivenFlag& given, std::string_view remedy);
 
 /// A whole number of a flag. Errors name the flag and the limits.
 [[nodiscard]] Result<std::uint32_t> number_of(const GivenFlag& given, std::uint32_t low, std::uint32_t high);

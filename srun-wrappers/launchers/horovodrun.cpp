@@ -57,7 +57,7 @@ Done set_processes(State& state, const GivenFlag& given) {
   return {};
 }
 
-/// An empty list or file is as good as none, as with horovodrun.
+/// An empty list or file counts as not given, as with horovodrun.
 Done add_hosts(State& state, const GivenFlag& given) {
   if (given.value().empty()) return {};
   auto hosts = parse_host_list(given.value(), std::nullopt);
@@ -74,7 +74,7 @@ Done add_hosts(State& state, const GivenFlag& given) {
 
 Done add_hostfile(State& state, const GivenFlag& given) {
   if (given.value().empty()) return {};
-  auto hosts = read_hostfile(given.value());
+  auto hosts = read_hostfile(given.value(), Again::adds_slots);
   if (!hosts) return hosts.error();
   state.hosts = std::move(*hosts);
   return {};
@@ -96,7 +96,7 @@ Done set_output(State& state, const GivenFlag& given) {
   return {};
 }
 
-/// Horovod's settings: flag, variable, the value of a flag that has none, what another takes, and the flags that
+/// Horovod's settings: flag, variable, the value of a flag without one, what another takes, and the flags that
 /// exclude each other.
 struct Setting {
   std::string_view flag;
@@ -274,12 +274,12 @@ Done use_mpi_args(State& state) {
 Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::string> program,
                const std::vector<std::string>& /*words*/) {
   StepLine& line = state.line;
-  if (!state.processes) return Error{Errc::invalid_argument, "how many processes there are is not said: give -np N"};
+  if (!state.processes) return Error{Errc::invalid_argument, "the number of processes is missing: give -np N"};
   if (state.hosts.empty()) line.srun.set("ntasks", std::to_string(*state.processes));
-  else if (auto placed = place(state.hosts, state.processes, Distribution::by_slot, line.srun); !placed)
-    return placed.error();
+  else if (auto status = place(state.hosts, state.processes, Distribution::by_slot, line.srun); !status)
+    return status.error();
   add_settings(state, line);
-  if (auto used = use_mpi_args(state); !used) return used.error();
+  if (auto status = use_mpi_args(state); !status) return status.error();
   if (!state.interfaces.empty()) {
     line.set_variable("OMPI_MCA_btl_tcp_if_include", state.interfaces);
     line.set_variable("NCCL_SOCKET_IFNAME", state.interfaces);

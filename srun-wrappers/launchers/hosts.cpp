@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 
 #include "base/text/natural_order.hpp"
 #include "base/text/text.hpp"
 #include "launch/option/spec.hpp"
+#include "launchers/node_names.hpp"
 #include "shared/programs.hpp"
 
 namespace amldist::launchers {
@@ -18,25 +20,32 @@ constexpr std::size_t longest_hostfile = std::size_t{1024} * 1024;
 constexpr std::uint32_t most_slots = 65536;
 constexpr std::uint64_t most_ranks = 1U << 20U;
 
-void add_host(std::vector<Host>& hosts, std::string_view name, std::optional<std::uint32_t> slots) {
-  const auto same = std::ranges::find(hosts, name, &Host::name);
-  if (same == hosts.end()) {
-    hosts.push_back({std::string(name), slots});
-    return;
+/// A list or a file on its way; names are found in constant time, as a file may have 100,000 lines.
+struct HostsRead {
+  std::vector<Host> hosts;
+  std::unordered_map<std::string, std::size_t> places;
+
+  void add(std::string_view name, std::optional<std::uint32_t> slots, std::string_view where = {}) {
+    const auto [place, is_new] = places.emplace(name, hosts.size());
+    if (is_new) {
+      hosts.push_back({std::string(name), slots, 1, std::string(where)});
+      return;
+    }
+    Host& same = hosts[place->second];
+    same.slots = same.slots.value_or(same.lines) + slots.value_or(1);
+    ++same.lines;
   }
-  ++same->lines;
-  if (slots) same->slots = same->slots.value_or(0) + *slots;
-}
+};
 
 Result<std::uint32_t> slots_of(std::string_view where, std::string_view digits) {
   const auto number = text::to_number(digits, most_slots);
   if (number && *number > 0) return static_cast<std::uint32_t>(*number);
   return Error{Errc::invalid_argument,
-               concat({where, quote(digits), " is not a number of slots: give 1 to ", std::to_string(most_slots)})};
+               concat({where, quote(digits), " is not a number of slots: use 1 to ", std::to_string(most_slots)})};
 }
 
 /// One line of a hostfile without its comment.
-Result<void> read_line(std::string_view where, std::string_view line, std::vector<Host>& hosts) {
+Result<void> read_line(std::string_view where, std::string_view line, Again again, HostsRead& reading) {
   std::vector<std::string_view> words;
   for (const std::string_view word : text::split(line, ' ')) {
     if (!text::trim(word).empty()) words.push_back(text::trim(word));
@@ -55,7 +64,12 @@ Result<void> read_line(std::string_view where, std::string_view line, std::vecto
     if (!number) return number.error();
     slots = *number;
   }
-  add_host(hosts, words.front(), slots);
+  if (slots && again == Again::is_refused && reading.places.contains(std::string(words.front()))) {
+    return Error{Errc::invalid_argument, concat({where, quote(words.front()),
+                                                 " stands in an earlier line, too: write one line with slots=N, or ",
+                                                 "a line without it for each slot"})};
+  }
+  reading.add(words.front(), slots, where);
   return {};
 }
 
@@ -68,7 +82,7 @@ std::string join_names(const std::vector<std::string>& names) {
 }  // namespace
 
 Result<std::vector<Host>> parse_host_list(std::string_view list, std::optional<std::uint32_t> otherwise) {
-  std::vector<Host> hosts;
+  HostsRead reading;
   for (const std::string_view entry : text::split(list, ',')) {
     const auto colon = entry.find(':');
     const std::string_view name = entry.substr(0, colon);
@@ -84,26 +98,30 @@ Result<std::vector<Host>> parse_host_list(std::string_view list, std::optional<s
       if (!number) return number.error();
       slots = *number;
     }
-    add_host(hosts, name, slots);
+    reading.add(name, slots);
   }
-  return hosts;
+  if (auto status = name_nodes(reading.hosts); !status) return status.error();
+  return std::move(reading.hosts);
 }
 
-Result<std::vector<Host>> read_hostfile(const std::string& file) {
+Result<std::vector<Host>> read_hostfile(const std::string& file, Again again) {
   const auto content = commands::read_file(file, longest_hostfile);
   if (!content) return content.error();
-  std::vector<Host> hosts;
+  HostsRead reading;
   std::size_t number = 0;
-  for (std::string_view line : text::split(*content, '\n')) {
+  std::string_view text = *content;
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark
+  for (std::string_view line : text::split(text, '\n')) {
     line = line.substr(0, line.find('#'));
     std::string clean(line);
     std::ranges::replace_if(
         clean, [](char c) { return c == '\t' || c == '\r'; }, ' ');
-    if (auto read = read_line(concat({file, ":", std::to_string(++number), ": "}), clean, hosts); !read)
-      return read.error();
+    if (auto status = read_line(concat({file, ":", std::to_string(++number), ": "}), clean, again, reading); !status)
+      return status.error();
   }
-  if (hosts.empty()) return Error{Errc::invalid_argument, concat({file, " names no host"})};
-  return hosts;
+  if (reading.hosts.empty()) return Error{Errc::invalid_argument, concat({file, " names no host"})};
+  if (auto status = name_nodes(reading.hosts); !status) return status.error();
+  return std::move(reading.hosts);
 }
 
 void oversubscribe(std::vector<Host>& hosts, std::optional<std::uint32_t> processes) {
@@ -147,6 +165,13 @@ Result<void> place(const std::vector<Host>& hosts, std::optional<std::uint32_t> 
   std::vector<std::string> names;
   names.reserve(hosts.size());
   for (const Host& host : hosts) names.push_back(host.name);
+  if (names.size() == 1 && names.front() == any_node) {
+    const auto ranks = deal_ranks(hosts, processes, distribution);
+    if (hosts.front().slots && !ranks) return ranks.error();
+    srun.set("nodes", "1");
+    srun.set("ntasks", std::to_string(processes.value_or(hosts.front().slots.value_or(1))));
+    return {};
+  }
   const bool unknown = std::ranges::any_of(hosts, [](const Host& host) { return !host.slots; });
   if (unknown) {
     srun.set("nodes", std::to_string(names.size()));

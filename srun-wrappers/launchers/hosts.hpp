@@ -16,13 +16,20 @@ struct Host {
   std::string name;
   std::optional<std::uint32_t> slots;  ///< nullopt: not said
   std::uint32_t lines = 1;             ///< how often it is named
+  std::string where = {};              ///< "FILE:LINE: ", for messages
 };
 
-/// "a:4,b:2,c". A host without a number has `otherwise` slots; one that is named again has more.
+/// "a:4,b:2,c", with the names of Slurm's nodes. A host without a number has `otherwise` slots; one that is named again
+/// has more.
 [[nodiscard]] Result<std::vector<Host>> parse_host_list(std::string_view list, std::optional<std::uint32_t> otherwise);
 
-/// Lines "name slots=4 ..."; # begins a comment. Errors name file and line.
-[[nodiscard]] Result<std::vector<Host>> read_hostfile(const std::string& file);
+/// What a line with slots= says of a host that stands in an earlier line.
+enum class Again { adds_slots, is_refused };
+
+/// Lines "name slots=4 ..."; # begins a comment. A name without slots that is repeated has a slot for each line, or one
+/// more than its slots=, as with Open MPI. The names are those of Slurm's nodes (node_names.hpp). Errors name file and
+/// line.
+[[nodiscard]] Result<std::vector<Host>> read_hostfile(const std::string& file, Again again);
 
 /// Gives hosts the slots that more processes than slots need: as many more on each, the first ones one more.
 void oversubscribe(std::vector<Host>& hosts, std::optional<std::uint32_t> processes);

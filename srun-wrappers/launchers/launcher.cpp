@@ -6,6 +6,7 @@
 
 #include "shared/allocation.hpp"
 #include "shared/exit_status.hpp"
+#include "shared/option_parser.hpp"
 #include "shared/programs.hpp"
 #include "shared/task_variables.hpp"
 #include "shared/terminal.hpp"
@@ -49,24 +50,23 @@ std::string line_json(const StepLine& line) {
   return out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-/// What is said and done when a flag is not the program's but Slurm's.
+/// Options of srun, and of plugins.
 Result<void> merge_slurm(Base& base) {
   for (const std::string& given : base.slurm) {
-    std::vector<std::string> words = {given};
-    auto taken = commands::take_slurm_options(words, {});
-    if (!taken) return taken.error();
-    const auto equals = given.find('=');
-    if (!words.empty() && (!given.starts_with("--") || given.size() < 3)) {
-      return Error{Errc::invalid_argument, concat({"--slurm ", text::quote(given),
-                                                   ": give one option of srun, such as "
+    const auto taken = commands::read_slurm_option(given);
+    if (taken) {
+      base.line.srun.merge(*taken);
+      continue;
+    }
+    if (taken.error().code != Errc::not_found) return taken.error();
+    if (!given.starts_with("--") || given.size() < 3) {
+      return Error{Errc::invalid_argument, concat({"invalid value ", text::quote(given),
+                                                   " for --slurm: use one option of srun, such as "
                                                    "--slurm=--partition=gpu"})};
     }
-    if (!words.empty()) {  // an option of srun's own, or of a plugin
-      const std::string name = given.substr(2, equals == std::string::npos ? equals : equals - 2);
-      if (equals == std::string::npos) base.line.srun.set(name);
-      else base.line.srun.set(name, given.substr(equals + 1));
-    }
-    base.line.srun.merge(*taken);
+    const auto equals = given.find('=');
+    if (equals == std::string::npos) base.line.srun.set(given.substr(2));
+    else base.line.srun.set(given.substr(2, equals - 2), given.substr(equals + 1));
   }
   return {};
 }
@@ -99,7 +99,7 @@ Result<void> finish_line(Base& base) {
   if (*context == commands::JobContext::task) line.srun.set("overlap");
   line.srun.set("kill-on-bad-exit", "1");
   line.expand = line.expand || std::ranges::any_of(line.words, commands::mentions_task_variable);
-  if (auto merged = merge_slurm(base); !merged) return merged;
+  if (auto status = merge_slurm(base); !status) return status;
   if (*context != commands::JobContext::outside) commands::count_tasks(line.srun);
   return {};
 }

@@ -35,7 +35,7 @@ struct Row {
   Result<void> (*apply)(S& state, const GivenFlag& given) = nullptr;
 };
 
-/// A flag that says yes, and one whose value is kept.
+/// For a flag without a value, and for one whose value is kept.
 template <auto member, typename S>
 Result<void> mark(S& state, const GivenFlag& /*given*/) {
   state.*member = true;
@@ -99,9 +99,9 @@ Result<std::vector<std::string>> read_into(S& state, const Dialect& dialect, con
   if (!reading) return reading.error();
   for (const GivenFlag& given : reading->flags) {
     const Row<S>& row = rows[given.flag];
-    if (auto done = apply_handling(state, row.flag, given, row.apply != nullptr); !done) return done.error();
+    if (auto status = apply_handling(state, row.flag, given, row.apply != nullptr); !status) return status.error();
     if (row.apply == nullptr) continue;
-    if (auto done = row.apply(state, given); !done) return done.error();
+    if (auto status = row.apply(state, given); !status) return status.error();
   }
   return std::move(reading->program);
 }
@@ -123,13 +123,13 @@ struct Tool {
 template <typename S>
 Result<void> make_line(const Tool<S>& tool, S& state, const std::vector<std::string>& words) {
   if (tool.prepare != nullptr) {
-    if (auto done = tool.prepare(state); !done) return done.error();
+    if (auto status = tool.prepare(state); !status) return status.error();
   }
   auto program = read_into(state, tool.dialect, tool.rows, words);
   if (!program) return program.error();
   if (state.help || state.version || state.list_flags) return {};
   if (program->empty()) return Error{Errc::invalid_argument, "there is no program to start (see --help)"};
-  if (auto done = tool.translate(state, tool, std::move(*program), words); !done) return done.error();
+  if (auto status = tool.translate(state, tool, std::move(*program), words); !status) return status.error();
   return state.line.instead.empty() ? finish_line(state) : Result<void>();
 }
 
@@ -138,8 +138,9 @@ template <typename S>
 int run_tool(const Tool<S>& tool, int argc, char** argv) {
   try {
     S state;
-    if (auto done = make_line(tool, state, {argv + 1, argv + argc}); !done) {
-      return commands::fail({done.error().code, text::concat({"aml-", tool.dialect.tool, ": ", done.error().message})});
+    if (auto status = make_line(tool, state, {argv + 1, argv + argc}); !status) {
+      return commands::fail(
+          {status.error().code, text::concat({"aml-", tool.dialect.tool, ": ", status.error().message})});
     }
     return conclude(state, tool.dialect.tool, flags_of(tool.rows), tool.help);
   } catch (const std::exception& problem) {

@@ -14,14 +14,10 @@ using text::quote;
 using Done = Result<void>;
 using F = FlagHandling;
 
-Error impossible(const GivenFlag& given, std::string_view remedy) {
-  return {Errc::invalid_argument, concat({given.name, " ", quote(given.value()), " is not possible here: ", remedy})};
-}
-
 /// Open MPI 5 keeps the first value of a flag that is given twice, 4.1 the last.
 Error given_twice(const GivenFlag& given) {
-  return impossible(given,
-                    "another value of it stands before, and releases of Open MPI differ in which holds: give one");
+  return invalid_value(given,
+                       "another value was given before, and releases of Open MPI differ in which holds: keep one");
 }
 
 template <std::optional<std::uint32_t> MpiState::*member>
@@ -68,7 +64,7 @@ Done add_hosts(MpiState& state, const GivenFlag& given) {
 }
 
 Done add_hostfile(MpiState& state, const GivenFlag& given) {
-  auto hosts = read_hostfile(given.value());
+  auto hosts = read_hostfile(given.value(), Again::is_refused);
   if (!hosts) return hosts.error();
   join_hosts(state.pool, *hosts);
   return {};
@@ -80,7 +76,8 @@ void choose_distribution(MpiState& state, Distribution distribution) {
 }
 
 Done choose_oversubscription(MpiState& state, const GivenFlag& given, bool chosen) {
-  if (state.oversubscribes.value_or(chosen) != chosen) return impossible(given, "the opposite stands before: give one");
+  if (state.oversubscribes.value_or(chosen) != chosen)
+    return invalid_value(given, "the opposite was given before: keep one");
   state.oversubscribes = chosen;
   if (chosen) state.line.srun.set("overcommit");
   return {};
@@ -96,14 +93,14 @@ Done set_modifier(MpiState& state, const GivenFlag& given, std::string_view modi
   const std::string word = text::to_lower(modifier);
   if (word.starts_with("pe=")) {
     const auto number = text::to_number(std::string_view(word).substr(3), 65536);
-    if (!number || *number == 0) return impossible(given, "PE=N needs a whole number");
+    if (!number || *number == 0) return invalid_value(given, "PE=N needs a whole number");
     state.line.srun.set("cpus-per-task", std::to_string(*number));
   } else if (word == "oversubscribe" || word == "nooversubscribe") {
     return choose_oversubscription(state, given, word == "oversubscribe");
   } else if (word == "span") {
     choose_distribution(state, Distribution::by_node);
   } else if (word != "corecpus" && word != "inherit" && word != "noinherit") {
-    return impossible(given, concat({"Slurm has nothing like ", quote(modifier)}));
+    return invalid_value(given, concat({"Slurm has nothing like ", quote(modifier)}));
   }
   return {};
 }
@@ -111,12 +108,12 @@ Done set_modifier(MpiState& state, const GivenFlag& given, std::string_view modi
 /// "ppr:4:node".
 Done set_per_resource(MpiState& state, const GivenFlag& given, std::string_view count, std::string_view resource) {
   const auto number = text::to_number(count, 65536);
-  if (!number || *number == 0) return impossible(given, "write ppr:N:node");
+  if (!number || *number == 0) return invalid_value(given, "write ppr:N:node");
   const std::string digits = std::to_string(*number);
   if (resource == "node") state.per_node = static_cast<std::uint32_t>(*number);
   else if (resource == "socket" || resource == "package") state.line.srun.set("ntasks-per-socket", digits);
   else if (resource == "core") state.line.srun.set("ntasks-per-core", digits);
-  else return impossible(given, "Slurm counts tasks by node, socket or core");
+  else return invalid_value(given, "Slurm counts tasks by node, socket or core");
   return {};
 }
 
@@ -125,8 +122,9 @@ Done set_mapping(MpiState& state, const GivenFlag& given) {
   const std::string unit = text::to_lower(parts.front());
   std::size_t used = 1;
   if (unit == "ppr") {
-    if (parts.size() < 3) return impossible(given, "write ppr:N:node");
-    if (auto set = set_per_resource(state, given, parts[1], text::to_lower(parts[2])); !set) return set.error();
+    if (parts.size() < 3) return invalid_value(given, "write ppr:N:node");
+    if (auto status = set_per_resource(state, given, parts[1], text::to_lower(parts[2])); !status)
+      return status.error();
     used = 3;
   } else if (unit == "node") {
     choose_distribution(state, Distribution::by_node);
@@ -135,12 +133,12 @@ Done set_mapping(MpiState& state, const GivenFlag& given) {
   } else if (unit == "socket" || unit == "package" || unit == "numa") {
     state.line.srun.set("distribution", "block:cyclic");
   } else if (!unit.empty()) {
-    return impossible(given,
-                      "give slot, core, node, socket, numa or ppr:N:node; for a layout of your own, "
-                      "--slurm=--distribution=arbitrary with SLURM_HOSTFILE");
+    return invalid_value(given,
+                         "use slot, core, node, socket, numa or ppr:N:node; for a layout of your own, "
+                         "--slurm=--distribution=arbitrary with SLURM_HOSTFILE");
   }
   for (const std::string_view modifier : std::span(parts).subspan(used)) {
-    if (auto set = set_modifier(state, given, modifier); !set) return set.error();
+    if (auto status = set_modifier(state, given, modifier); !status) return status.error();
   }
   return {};
 }
@@ -151,7 +149,7 @@ Done set_ranking(MpiState& state, const GivenFlag& given) {
   if (unit == "node") choose_distribution(state, Distribution::by_node);
   else if (unit == "slot" || unit == "fill" || unit == "core" || unit == "hwthread")
     choose_distribution(state, Distribution::by_slot);
-  else return impossible(given, "ranks follow the placement: give slot or node");
+  else return invalid_value(given, "ranks follow the placement: use slot or node");
   return {};
 }
 
@@ -166,7 +164,7 @@ Done set_binding(MpiState& state, const GivenFlag& given) {
                                                                                    {"board", "none"}}};
   const std::string unit = text::to_lower(std::string_view(given.value()).substr(0, given.value().find(':')));
   const auto* const found = std::ranges::find(units, unit, [](const auto& each) { return each.first; });
-  if (found == units.end()) return impossible(given, "give none, core, hwthread, socket or numa");
+  if (found == units.end()) return invalid_value(given, "use none, core, hwthread, socket or numa");
   const bool verbose = state.line.srun.value_of("cpu-bind") == "verbose";
   state.line.srun.set("cpu-bind", concat({verbose ? "verbose," : "", found->second}));
   return {};
@@ -190,7 +188,7 @@ Done report_bindings(MpiState& state, const GivenFlag& /*given*/) {
 Done set_variable(MpiState& state, const GivenFlag& given) {
   const std::string& word = given.value();
   const auto equals = word.find('=');
-  if (equals == 0) return impossible(given, "write NAME or NAME=VALUE");
+  if (equals == 0) return invalid_value(given, "write NAME or NAME=VALUE");
   if (equals == std::string::npos) return {};
   state.line.set_variable(word.substr(0, equals), word.substr(equals + 1));
   state.exported.push_back(word.substr(0, equals));
@@ -208,12 +206,12 @@ bool is_of_runtime(std::string_view parameter) {
 /// A name that becomes part of a variable's.
 Done check_name(const GivenFlag& given) {
   if (!given.value().empty() && given.value().find('=') == std::string::npos) return {};
-  return impossible(given, "a name is not empty and has no =");
+  return invalid_value(given, "a name is not empty and has no =");
 }
 
 /// An MPI program reads its parameters from the environment, whoever starts it.
 Done set_mca(MpiState& state, const GivenFlag& given) {
-  if (auto checked = check_name(given); !checked) return checked;
+  if (auto status = check_name(given); !status) return status;
   const std::string& name = given.values[0];
   if (is_of_runtime(name)) {
     state.line.note(concat({given.name, " ", name, " is ignored: Slurm does that part of mpirun's work"}));
@@ -224,13 +222,13 @@ Done set_mca(MpiState& state, const GivenFlag& given) {
 }
 
 Done set_pmix_mca(MpiState& state, const GivenFlag& given) {
-  if (auto checked = check_name(given); !checked) return checked;
+  if (auto status = check_name(given); !status) return status;
   state.line.set_variable(concat({"PMIX_MCA_", given.values[0]}), given.values[1]);
   return {};
 }
 
 Done unset_variable(MpiState& state, const GivenFlag& given) {
-  if (auto checked = check_name(given); !checked) return checked;
+  if (auto status = check_name(given); !status) return status;
   state.unset.push_back(given.value());
   return {};
 }
@@ -268,18 +266,18 @@ Done check_directives(const GivenFlag& given, std::string_view directives, std::
     const auto known = text::split(list, ' ');
     return std::ranges::any_of(known, [&](std::string_view each) { return is_directive(word, each); });
   };
-  if (given.value().empty()) return impossible(given, concat({"give some of ", directives}));
+  if (given.value().empty()) return invalid_value(given, concat({"use some of ", directives}));
   for (const std::string_view item : text::split(given.value(), ',')) {
     if (item.empty()) continue;
     const auto colon = item.find(':');
     const std::string_view word = item.substr(0, std::min(colon, item.find('=')));
     if (!word.empty() && !is_one_of(word, directives)) {
-      return impossible(given, concat({quote(word), " is none of ", directives}));
+      return invalid_value(given, concat({quote(word), " is not one of ", directives}));
     }
     if (colon == std::string_view::npos || qualifiers.empty()) continue;
     for (const std::string_view qualifier : text::split(item.substr(colon + 1), ':')) {
       if (is_one_of(qualifier.substr(0, qualifier.find('=')), qualifiers)) continue;
-      return impossible(given, concat({quote(qualifier), " is none of ", qualifiers}));
+      return invalid_value(given, concat({quote(qualifier), " is not one of ", qualifiers}));
     }
   }
   return {};
@@ -315,10 +313,10 @@ Done set_output(MpiState& state, const GivenFlag& given) {
         is_directive(name, "tag-fullname")) {
       state.line.srun.set("label");
     } else if (names_folder && equals == std::string_view::npos) {
-      return impossible(given, concat({"write ", name, "=FOLDER"}));
+      return invalid_value(given, concat({"write ", name, "=FOLDER"}));
     } else if (names_folder) {
       const GivenFlag folder{given.flag, given.name, {std::string(word.substr(equals + 1))}};
-      if (auto set = set_output_folder(state, folder); !set) return set.error();
+      if (auto status = set_output_folder(state, folder); !status) return status.error();
     } else {
       state.line.note(concat({given.name, " ", name, " is ignored: srun has nothing like it"}));
     }
@@ -347,7 +345,7 @@ Done set_timeout(MpiState& state, const GivenFlag& given) {
 Done set_input(MpiState& state, const GivenFlag& given) {
   const bool number = text::to_number(given.value(), 1U << 30U).has_value();
   if (!number && given.value() != "all" && given.value() != "none")
-    return impossible(given, "give a rank, all or none");
+    return invalid_value(given, "use a rank, all or none");
   state.line.srun.set("input", given.value());
   return {};
 }
@@ -418,8 +416,7 @@ std::vector<Row<MpiState>> host_rows() {
       {{"-nooversubscribe --nooversubscribe", 0, F::ignored, "it is what Slurm does"}, set_nooversubscribe},
       {{"-use-hwthread-cpus --use-hwthread-cpus", 0, F::translated, "--hint=multithread"},
        [](MpiState& state, const GivenFlag&) { return state.line.srun.set("hint", "multithread"), Done(); }},
-      refused("-nolocal --nolocal", 0,
-              "use --slurm=--exclude=NODE: the login machine is none of the job's nodes anyway"),
+      refused("-nolocal --nolocal", 0, "use --slurm=--exclude=NODE: the login machine is not one of the job's nodes"),
       refused("-rf -rankfile --rankfile", 1, no_rankfile),
       refused("-cpu-set --cpu-set", 1, "the CPUs of a job are Slurm's choice: --slurm=--cpu-bind=map_cpu:LIST"),
       refused("-cpu-list --cpu-list", 1, "the CPUs of a job are Slurm's choice: --slurm=--cpu-bind=map_cpu:LIST"),
@@ -512,7 +509,7 @@ std::vector<Row<MpiState>> end_rows() {
       {{"-timeout --timeout", 1, F::translated, "--time, in whole minutes"}, set_timeout},
       ignored("--spawn-timeout", 1, "srun starts all processes of a step or none"),
       ignored("-report-state-on-timeout --report-state-on-timeout", 0, "the accounting keeps how each step ended"),
-      ignored("-get-stack-traces --get-stack-traces", 0, "srun collects none"),
+      ignored("-get-stack-traces --get-stack-traces", 0, "srun collects no stack traces"),
       ignored("-report-child-jobs-separately --report-child-jobs-separately", 0,
               "srun's status is the highest of all tasks"),
       ignored("-disable-recovery --disable-recovery", 0, "it is what Slurm does"),

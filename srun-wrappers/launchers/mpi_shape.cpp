@@ -47,16 +47,16 @@ Result<void> check_count(const MpiState& state) {
   }
   if (state.processes || !(srun.has("ntasks-per-socket") || srun.has("ntasks-per-core"))) return {};
   return Error{Errc::invalid_argument,
-               "how many processes there are is not said: Slurm knows the sockets and cores of a node when it starts "
+               "the number of processes is missing: Slurm knows the sockets and cores of a node when it starts "
                "the step: give -n N"};
 }
 
 Result<void> set_mpi_shape(MpiState& state) {
-  if (auto checked = check_count(state); !checked) return checked;
-  if (auto chosen = choose_hosts(state); !chosen) return chosen;
+  if (auto status = check_count(state); !status) return status;
+  if (auto status = choose_hosts(state); !status) return status;
   commands::SlurmOptions& srun = state.line.srun;
   if (!state.hosts.empty()) {
-    if (auto limited = limit_hosts(state, state.per_node); !limited) return limited;
+    if (auto status = limit_hosts(state, state.per_node); !status) return status;
     if (srun.has("overcommit")) oversubscribe(state.hosts, state.processes);
     return place(state.hosts, state.processes, state.distribution, srun);
   }
@@ -66,7 +66,7 @@ Result<void> set_mpi_shape(MpiState& state) {
   }
   if (state.processes) srun.set("ntasks", std::to_string(*state.processes));
   if (!state.processes && !state.per_node && !own_variable("SLURM_JOB_ID")) {
-    return Error{Errc::invalid_argument, "how many processes there are is not said: give -n N"};
+    return Error{Errc::invalid_argument, "the number of processes is missing: give -n N"};
   }
   if (state.distribution_chosen && !srun.has("distribution")) {
     srun.set("distribution", state.distribution == Distribution::by_node ? "cyclic" : "block");

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "launchers/mpi_flags.hpp"
+#include "launchers/node_names.hpp"
 #include "shared/shell.hpp"
 
 namespace {
@@ -108,14 +109,14 @@ std::optional<std::uint32_t> limit_of(const MpiState& whole, const MpiState& par
 
 /// What the flags of one program say that the step as a whole needs.
 Result<void> merge_part(MpiState& whole, MpiState& part, std::vector<std::string>& ranks, bool is_first) {
-  if (auto chosen = choose_hosts(part); !chosen) return chosen;
+  if (auto status = choose_hosts(part); !status) return status;
   if (!part.processes && part.hosts.empty()) {
     return Error{Errc::invalid_argument, "with several programs each needs its number of processes: give -n N"};
   }
-  if (auto checked = check_count(part); !checked) return checked;
+  if (auto status = check_count(part); !status) return status;
   if (is_first) whole.per_node = part.per_node;
   if (!part.hosts.empty()) {
-    if (auto limited = limit_hosts(part, limit_of(whole, part, is_first)); !limited) return limited;
+    if (auto status = limit_hosts(part, limit_of(whole, part, is_first)); !status) return status;
     if (part.line.srun.has("overcommit") || whole.line.srun.has("overcommit")) {
       oversubscribe(part.hosts, part.processes);
     }
@@ -137,6 +138,11 @@ Result<void> merge_part(MpiState& whole, MpiState& part, std::vector<std::string
 Result<void> set_hosts(MpiState& whole, const std::vector<std::string>& ranks, std::uint32_t total) {
   whole.line.srun.set("ntasks", std::to_string(total));
   if (ranks.empty()) return {};
+  const bool on_any_node = std::ranges::all_of(ranks, [](const std::string& host) { return host == any_node; });
+  if (on_any_node) {
+    whole.line.srun.set("nodes", "1");
+    return {};
+  }
   if (ranks.size() != total) {
     return Error{Errc::invalid_argument,
                  "some of the programs name hosts and some do not: name them for all, or for none"};
@@ -162,13 +168,13 @@ Result<void> translate_parts(MpiState& state, const Tool<MpiState>& tool, const 
       words = std::move(*own);
     }
     if (words.empty()) return Error{Errc::invalid_argument, "a program is missing beside a ':'"};
-    if (auto merged = merge_part(whole, part, ranks, parts.empty()); !merged) return merged.error();
+    if (auto status = merge_part(whole, part, ranks, parts.empty()); !status) return status.error();
     const auto variables = take_variables(whole, part, parts.empty());
     words.insert(words.begin(), variables.begin(), variables.end());
     parts.push_back({*part.processes, part.folder, std::move(words)});
     total += *part.processes;
   }
-  if (auto set = set_hosts(whole, ranks, total); !set) return set.error();
+  if (auto status = set_hosts(whole, ranks, total); !status) return status.error();
   whole.line.words = dispatch(parts);
   state = std::move(whole);
   return {};
@@ -177,9 +183,9 @@ Result<void> translate_parts(MpiState& state, const Tool<MpiState>& tool, const 
 Result<void> translate(MpiState& state, const Tool<MpiState>& tool, std::vector<std::string> program,
                        const std::vector<std::string>& /*words*/) {
   if (std::ranges::find(program, ":") != program.end()) {
-    if (auto done = translate_parts(state, tool, program); !done) return done.error();
+    if (auto status = translate_parts(state, tool, program); !status) return status.error();
   } else {
-    if (auto shaped = set_mpi_shape(state); !shaped) return shaped.error();
+    if (auto status = set_mpi_shape(state); !status) return status.error();
     if (!state.folder.empty()) state.line.srun.set("chdir", state.folder);
     state.line.words = without_variables(state.unset);
     state.line.words.insert(state.line.words.end(), program.begin(), program.end());

@@ -12,7 +12,7 @@ namespace {
 using text::concat;
 using text::quote;
 
-/// Digits as Python writes them, with single underscores between. Returns how many characters they are; 0: none.
+/// Digits as Python writes them, with single underscores between. Returns the number of their characters.
 std::size_t digits_of(std::string_view text) {
   std::size_t at = 0;
   const auto is_digit = [&](std::size_t i) { return i < text.size() && text[i] >= '0' && text[i] <= '9'; };
@@ -52,7 +52,7 @@ bool is_number(std::string_view text) {
 }
 
 Error wrong(std::string_view name, std::string_view kind, std::string_view value) {
-  return {Errc::invalid_argument, concat({name, " needs ", kind, ", and ", quote(value), " is none"})};
+  return {Errc::invalid_argument, concat({name, " needs ", kind, ", not ", quote(value)})};
 }
 
 std::string_view kind_of_number(std::string_view type) {

@@ -10,8 +10,8 @@
 
 namespace amldist::launchers {
 
-/// What int() makes of a text: blanks around, a sign, single underscores between digits. none: it is no number, or not
-/// one of 64 bits.
+/// What int() makes of a text: blanks around, a sign, single underscores between digits. nullopt: it is not a number,
+/// or not one of 64 bits.
 [[nodiscard]] std::optional<std::int64_t> python_integer(std::string_view text);
 
 /// What float() makes of a text.

@@ -65,8 +65,7 @@ Done set_nodes(State& state, const GivenFlag& given) {
   const auto low = python_integer(parts.front());
   const auto high = python_integer(parts.back());
   if (parts.size() > 2 || !low || !high || *low < 1 || *low > *high || *high > 65536) {
-    return Error{Errc::invalid_argument,
-                 concat({given.name, " ", quote(given.value()), " is not possible: give N or MIN:MAX"})};
+    return invalid_value(given, "use N or MIN:MAX");
   }
   state.least_nodes = static_cast<std::uint32_t>(*low);
   state.most_nodes = static_cast<std::uint32_t>(*high);
@@ -83,9 +82,7 @@ Done set_processes(State& state, const GivenFlag& given) {
   const auto number = python_integer(value);
   const bool word = value == "gpu" || value == "cpu" || value == "auto" || value == "xpu";
   if (!word && (!number || *number < 1 || *number > 65536)) {
-    return Error{Errc::invalid_argument, concat({given.name, " ", quote(value),
-                                                 " is not possible: give a whole number, or "
-                                                 "auto, cpu, gpu or xpu"})};
+    return invalid_value(given, "use a whole number, auto, cpu, gpu or xpu");
   }
   state.processes = word ? value : std::to_string(*number);
   if (word) state.agent = true;
@@ -131,10 +128,6 @@ Done set_port(State& state, const GivenFlag& given) {
   return {};
 }
 
-Error impossible(const GivenFlag& given, std::string_view remedy) {
-  return {Errc::invalid_argument, concat({given.name, " ", quote(given.value()), " is not possible: ", remedy})};
-}
-
 /// "KEY=VALUE,KEY=VALUE", as torchrun reads it.
 Done set_rendezvous(State& state, const GivenFlag& given) {
   state.conf = std::string(text::trim(given.value()));
@@ -143,7 +136,7 @@ Done set_rendezvous(State& state, const GivenFlag& given) {
     const auto equals = pair.find('=');
     const bool has_both = equals != std::string_view::npos && !text::trim(pair.substr(0, equals)).empty() &&
                           !text::trim(pair.substr(equals + 1)).empty();
-    if (!has_both) return impossible(given, "give KEY=VALUE,KEY=VALUE");
+    if (!has_both) return invalid_value(given, "use KEY=VALUE,KEY=VALUE");
   }
   return {};
 }
@@ -155,7 +148,7 @@ Done hand_on_streams(State& state, const GivenFlag& given) {
     return text.size() == 3 && text[0] >= '0' && text[0] <= '9' && text[1] == ':' && is_streams(text.substr(2));
   };
   if (!is_streams(given.value()) && !std::ranges::all_of(text::split(given.value(), ','), is_pair)) {
-    return impossible(given, "give 0, 1 (output), 2 (errors) or 3, or PROCESS:0-3,...");
+    return invalid_value(given, "use 0, 1 (output), 2 (errors) or 3, or PROCESS:0-3,...");
   }
   return hand_on(state, given);
 }
@@ -163,7 +156,7 @@ Done hand_on_streams(State& state, const GivenFlag& given) {
 Done hand_on_ranks(State& state, const GivenFlag& given) {
   const auto is_number = [](std::string_view text) { return python_integer(text).has_value(); };
   if (!given.value().empty() && !std::ranges::all_of(text::split(given.value(), ','), is_number)) {
-    return impossible(given, "give the numbers of processes: 0,1,2");
+    return invalid_value(given, "use the numbers of processes: 0,1,2");
   }
   return hand_on(state, given);
 }
@@ -174,10 +167,9 @@ Done set_endpoint(State& state, const GivenFlag& given) {
   const auto colon = state.endpoint.rfind(':');
   if (colon == std::string::npos) return {};
   const auto number = text::to_number(std::string_view(state.endpoint).substr(colon + 1), 65535);
-  // An endpoint of etcd may be a URL, a variable is expanded later; a port that is none is refused, as torchrun does.
+  // An endpoint of etcd may be a URL, a variable is expanded later; what is not a port is refused, as torchrun does.
   if (!number && state.endpoint.find('$', colon) == std::string::npos) {
-    return Error{Errc::invalid_argument, concat({given.name, " ", quote(state.endpoint),
-                                                 ": give HOST or HOST:PORT with a port from 0 to 65535"})};
+    return invalid_value(given, "use HOST or HOST:PORT with a port from 0 to 65535");
   }
   if (number && *number > 0) state.endpoint_port = static_cast<std::uint32_t>(*number);
   return {};
@@ -264,7 +256,7 @@ Done read_defaults(State& state) {
     const auto value = own_variable(name);
     if (!value) continue;
     GivenFlag given{0, name, {*value}};
-    if (auto done = apply(state, given); !done) return done.error();
+    if (auto status = apply(state, given); !status) return status.error();
     if (apply == &set_restarts && !state.handed_on.empty()) state.handed_on.front() = "--max_restarts";
   }
   return {};

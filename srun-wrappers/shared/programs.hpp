@@ -29,7 +29,7 @@ inline constexpr std::size_t longest_capture = std::size_t{4} * 1024 * 1024;
 /// Errors: unavailable (not in PATH), internal.
 [[nodiscard]] Result<Finished> run_program(const std::vector<std::string>& words, std::string_view input = {});
 
-/// The program of this product that lies beside the running one, or its bare name if there is none.
+/// The program of this product that lies beside the running one, or its bare name if it is not there.
 [[nodiscard]] std::string sibling_program(std::string_view name);
 
 /// A whole regular file of at most `limit` bytes. Errors: not_found, limit, unavailable.

@@ -62,7 +62,7 @@ std::string in_single_quotes(std::string_view text) {
   return out + "'";
 }
 
-/// Length of the UTF-8 sequence that begins with `lead`, and the range of its second byte; 0: none does.
+/// Length of the UTF-8 sequence that begins with `lead`, and the range of its second byte; 0: no sequence does.
 struct Sequence {
   std::size_t length;
   unsigned char low;

@@ -127,65 +127,6 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 5> other_nam
     {"licence", "licenses"},
 }};
 
-const SlurmOption* find_by_letter(char letter) {
-  const auto* const found = std::ranges::find(options, letter, &SlurmOption::letter);
-  return found == options.end() || letter == '\0' ? nullptr : found;
-}
-
-/// The words of one command line and how far they are read.
-struct Reader {
-  std::vector<std::string>& words;
-  std::size_t at = 0;
-  std::vector<std::string> rest;
-  SlurmOptions taken;
-
-  Result<void> take(const SlurmOption& option, std::string_view shown, std::optional<std::string> attached) {
-    if (!attached && option.argument == A::required) {
-      if (at + 1 >= words.size()) {
-        return Error{Errc::invalid_argument, concat({shown, " needs a value"})};
-      }
-      attached = words[++at];
-    }
-    taken.set(option.name, std::move(attached));
-    return {};
-  }
-};
-
-/// --name, --name=value, --name value. false: not an option of sbatch.
-Result<bool> read_long(Reader& reader, std::span<const std::string_view> own) {
-  const std::string word = reader.words[reader.at];
-  const auto equals = word.find('=');
-  const std::string_view name = std::string_view(word).substr(2, equals == std::string::npos ? equals : equals - 2);
-  const SlurmOption* const option = find_slurm_option(name);
-  if (option == nullptr || std::ranges::find(own, name) != own.end()) return false;
-  std::optional<std::string> attached;
-  if (equals != std::string::npos) attached = word.substr(equals + 1);
-  if (attached && option->argument == A::none) {
-    return Error{Errc::invalid_argument, concat({"--", name, " takes no value"})};
-  }
-  const auto taken = reader.take(*option, concat({"--", name}), std::move(attached));
-  return taken ? Result<bool>(true) : Result<bool>(taken.error());
-}
-
-/// -N2, -N 2, -H. Letters without a value can stand together, as in -Hv. false: not an option of sbatch.
-Result<bool> read_short(Reader& reader) {
-  const std::string word = reader.words[reader.at];
-  for (std::size_t i = 1; i < word.size(); ++i) {
-    const SlurmOption* const option = find_by_letter(word[i]);
-    if (option == nullptr) return false;
-    if (option->argument == A::none) continue;
-    std::optional<std::string> attached;
-    if (i + 1 < word.size()) attached = word.substr(i + 1);
-    const auto taken = reader.take(*option, concat({"-", word.substr(i, 1)}), std::move(attached));
-    if (!taken) return taken.error();
-    break;
-  }
-  for (std::size_t i = 1; i < word.size() && find_by_letter(word[i])->argument == A::none; ++i) {
-    reader.taken.set(find_by_letter(word[i])->name);
-  }
-  return true;
-}
-
 }  // namespace
 
 std::string GivenOption::to_word() const { return value ? concat({"--", name, "=", *value}) : concat({"--", name}); }
@@ -226,18 +167,12 @@ const SlurmOption* find_slurm_option(std::string_view name) noexcept {
   return found == options.end() ? nullptr : found;
 }
 
-Result<SlurmOptions> take_slurm_options(std::vector<std::string>& words, std::span<const std::string_view> own) {
-  Reader reader{words, 0, {}, {}};
-  for (; reader.at < words.size(); ++reader.at) {
-    const std::string_view word = words[reader.at];
-    Result<bool> taken = false;
-    if (word.starts_with("--") && word.size() > 2) taken = read_long(reader, own);
-    else if (word.starts_with('-') && word.size() > 1 && word[1] != '-') taken = read_short(reader);
-    if (!taken) return taken.error();
-    if (!*taken) reader.rest.push_back(words[reader.at]);
+std::vector<std::string_view> other_names_of(const SlurmOption& option) {
+  std::vector<std::string_view> out;
+  for (const auto& [other, name] : other_names) {
+    if (name == option.name) out.push_back(other);
   }
-  words = std::move(reader.rest);
-  return std::move(reader.taken);
+  return out;
 }
 
 }  // namespace amldist::commands

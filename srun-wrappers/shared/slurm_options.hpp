@@ -23,7 +23,7 @@ enum class Scope {
 
 struct SlurmOption {
   std::string_view name;  ///< without the dashes
-  char letter = '\0';     ///< short form; none: '\0'
+  char letter = '\0';     ///< short form, or '\0'
   Argument argument = Argument::required;
   Scope scope = Scope::step;
 };
@@ -48,7 +48,7 @@ class SlurmOptions {
 
   [[nodiscard]] const GivenOption* find(std::string_view name) const;
   [[nodiscard]] bool has(std::string_view name) const { return find(name) != nullptr; }
-  /// The value of `name`, "" if it is not given or has none.
+  /// The value of `name`, "" if it is not given or has no value.
   [[nodiscard]] std::string_view value_of(std::string_view name) const;
   [[nodiscard]] const std::vector<GivenOption>& all() const noexcept { return options_; }
 
@@ -60,10 +60,7 @@ class SlurmOptions {
 /// By its long name; nullptr: not known here (an option of another plugin, say).
 [[nodiscard]] const SlurmOption* find_slurm_option(std::string_view name) noexcept;
 
-/// Takes the options of sbatch out of a command line, as getopt would read them; the words that are none of them stay,
-/// in their order. `own` are long options that are the caller's, whatever sbatch makes of them. Errors:
-/// invalid_argument, a value is missing.
-[[nodiscard]] Result<SlurmOptions> take_slurm_options(std::vector<std::string>& words,
-                                                      std::span<const std::string_view> own);
+/// What else sbatch calls it.
+[[nodiscard]] std::vector<std::string_view> other_names_of(const SlurmOption& option);
 
 }  // namespace amldist::commands

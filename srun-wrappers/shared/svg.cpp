@@ -32,7 +32,7 @@ std::string attribute(std::string_view name, std::string_view value) {
   return concat({" ", name, "=\"", escaped(value), "\""});
 }
 
-/// Two decimals, a dot whatever the locale; a number that is none becomes 0.
+/// Two decimals, a dot whatever the locale; what is not a number becomes 0.
 std::string decimal(double value) {
   constexpr double most = 1e6;
   const auto hundredths = std::isfinite(value) ? std::llround(std::fmin(std::fmax(value, -most), most) * 100) : 0;

@@ -352,7 +352,7 @@ def test_values_of_horovodrun_have_their_types(flag, good, bad):
 def test_a_port_that_there_is_not_is_refused_by_deepspeed(port):
     """The real one hands it to PyTorch, which fails in each process."""
     said = Command("aml-deepspeed").refusal(USAGE, "--num_gpus", "2", "--master_port", port, "--dry-run", "t.py")
-    assert f"--master_port '{port}' is not possible: give a whole number from 1 to 65535" in said
+    assert f"invalid value '{port}' for --master_port: use a whole number from 1 to 65535" in said
 
 
 @pytest.mark.parametrize("first, last, good", [("-1", "2", True), ("2", "-1", False), ("x", "2", False)])
@@ -399,16 +399,16 @@ def test_mpirun_filters_a_hostfile(tmp_path, line, layout):
     ("-host n1:1 -npernode 2 ./a", "2 processes do not fit into the 1 slot"),
     ("-host n1:8 -n 3 --ppr 2:node ./a", "3 processes do not fit: there are 2 on each of 1 host"),
     ("-host n1:8 -npernode 2 -n 1 ./a : -host n1:8 -n 3 ./b", "3 processes do not fit: there are 2 on each of 1 host"),
-    ("-n 1 -n 3 ./a", "releases of Open MPI differ in which holds: give one"),
-    ("-host n1:8 --npersocket 1 ./a", "how many processes there are is not said: Slurm knows the sockets"),
+    ("-n 1 -n 3 ./a", "releases of Open MPI differ in which holds: keep one"),
+    ("-host n1:8 --npersocket 1 ./a", "the number of processes is missing: Slurm knows the sockets"),
     ("-n 1 --bind-to socket --map-by slot:PE=2 ./a", "are bound as cores or hwthreads: give --bind-to core"),
-    ("-n 1 -oversubscribe --map-by :NOOVERSUBSCRIBE ./a", "the opposite stands before"),
-    ("-n 1 -wdir /a -wdir /b ./a", "releases of Open MPI differ in which holds: give one"),
-    ("-n 1 --display maq ./a", "'maq' is none of allocation map"),
-    ("-n 1 --display map:quietly ./a", "'quietly' is none of parseable"),
-    ("-n 1 --runtime-options --pmixmca ./a", "is none of error-nonzero-status"),
+    ("-n 1 -oversubscribe --map-by :NOOVERSUBSCRIBE ./a", "the opposite was given before"),
+    ("-n 1 -wdir /a -wdir /b ./a", "releases of Open MPI differ in which holds: keep one"),
+    ("-n 1 --display maq ./a", "'maq' is not one of allocation map"),
+    ("-n 1 --display map:quietly ./a", "'quietly' is not one of parseable"),
+    ("-n 1 --runtime-options --pmixmca ./a", "is not one of error-nonzero-status"),
     ("-n 1 --output file ./a", "write file=FOLDER"),
-    ("-n 1 --output tags-and-more ./a", "is none of tag"),
+    ("-n 1 --output tags-and-more ./a", "is not one of tag"),
     ("-n 1 --mca a=b 1 ./a", "a name is not empty and has no ="),
     ("-n 1 --unset-env A=1 ./a", "a name is not empty and has no ="),
 ])
@@ -484,12 +484,12 @@ def test_horovodrun(line, expected):
 
 @pytest.mark.parametrize("tool, line, said", [
     ("torchrun", "--nporc-per-node 2 t.py", "did you mean --nproc-per-node?"),
-    ("torchrun", "--nnodes 0 t.py", "--nnodes '0' is not possible"),
+    ("torchrun", "--nnodes 0 t.py", "invalid value '0' for --nnodes"),
     ("torchrun", "--rdzv-endpoint h:99999 t.py", "with a port from 0 to 65535"),
     ("torchrun", "--rdzv_endpoint=h: t.py", "with a port from 0 to 65535"),
     ("torchrun", "--no-python -m a", "cannot be combined"),
-    ("torchrun", "--nnodes 4:2 t.py", "give N or MIN:MAX"),
-    ("torchrun", "--nproc-per-node many t.py", "give a whole number, or auto"),
+    ("torchrun", "--nnodes 4:2 t.py", "use N or MIN:MAX"),
+    ("torchrun", "--nproc-per-node many t.py", "use a whole number, auto"),
     ("torchrun", "--nproc-per-node", "--nproc-per-node needs a value"),
     ("torchrun", "--rdzv t.py", "'--rdzv' can mean --rdzv_backend or --rdzv-backend"),
     ("torchrun", "--nproc 2 t.py", "'--nproc' can mean"),
@@ -498,13 +498,13 @@ def test_horovodrun(line, expected):
     ("torchrun", "--standalone=yes t.py", "--standalone takes no value"),
     ("torchrun", "--nnodes 2", "there is no program to start"),
     ("torchrun", "--master-port 70000 t.py", "from 0 to 65535"),
-    ("torchrun", "--slurm=partition t.py", "give one option of srun"),
+    ("torchrun", "--slurm=partition t.py", "invalid value 'partition' for --slurm"),
     ("torchrun", "--partition=x t.py", "--slurm=--partition"),
-    ("torchrun", "--monitor-interval=soon t.py", "--monitor-interval needs a number, and 'soon' is none"),
+    ("torchrun", "--monitor-interval=soon t.py", "--monitor-interval needs a number, not 'soon'"),
     ("torchrun", "--numa-binding=cores t.py", "needs one of node, socket, exclusive, core-complex"),
-    ("torchrun", "--tee 0:4 t.py", "give 0, 1 (output), 2 (errors) or 3"),
-    ("torchrun", "--local-ranks-filter 0,x t.py", "give the numbers of processes"),
-    ("torchrun", "--rdzv-conf a t.py", "give KEY=VALUE,KEY=VALUE"),
+    ("torchrun", "--tee 0:4 t.py", "use 0, 1 (output), 2 (errors) or 3"),
+    ("torchrun", "--local-ranks-filter 0,x t.py", "use the numbers of processes"),
+    ("torchrun", "--rdzv-conf a t.py", "use KEY=VALUE,KEY=VALUE"),
     ("deepspeed", "--num_gpus 2 --module --no_python t.py", "cannot be combined"),
     ("deepspeed", "--num_gpus two t.py", "--num_gpus needs a whole number"),
     ("deepspeed", "--num_gpus 2 --autotuning later t.py", "needs one of tune, run"),
@@ -521,8 +521,8 @@ def test_horovodrun(line, expected):
     ("mpirun", "-n 1 ./a :", "a program is missing"),
     ("mpirun", "-n 1 ./a : ./b", "each needs its number of processes"),
     ("mpirun", "-n 1 -host a ./a : -n 1 ./b", "name them for all, or for none"),
-    ("mpirun", "-n 2 --map-by seq ./a", "--map-by 'seq' is not possible here"),
-    ("mpirun", "-n 2 --bind-to l2cache ./a", "give none, core"),
+    ("mpirun", "-n 2 --map-by seq ./a", "invalid value 'seq' for --map-by"),
+    ("mpirun", "-n 2 --bind-to l2cache ./a", "use none, core"),
     ("mpirun", "-n 2 --mca btl", "--mca needs a value"),
     ("deepspeed", "t.py", "give --num_gpus N"),
     ("deepspeed", "--num_gpus 2 -i a -e b t.py", "cannot be combined"),

@@ -111,7 +111,7 @@ def test_a_pipeline_job_may_only_name_a_component(aml_run, tmp_path):
     ({"jobs": {"a": {**COMMAND, "inputs": {"i": "${{parent.jobs.a.outputs.o}}"}}}}, None, "need each other in a circle"),
     ({"jobs": {"a": {"type": "comand", "command": "x"}}}, None, "use command, sweep or pipeline"),
     ({"jobs": {"a b": COMMAND}}, None, "letters, digits and _"),
-    ({"settings": {"continue_on_step_failure": "perhaps"}}, None, "give true or false"),
+    ({"settings": {"continue_on_step_failure": "perhaps"}}, None, "use true or false"),
     *[({"jobs": {"a": {"type": kind}}}, None, f"type {kind} is not run") for kind in
       ("parallel", "automl", "import", "finetuning", "spark", "data_transfer")],
 ])
@@ -144,8 +144,8 @@ def test_defaults_and_optional_inputs(aml_run, tmp_path, words, command):
 
 
 @pytest.mark.parametrize("declared, value, said", [
-    ({"type": "integer"}, "1.5", "give a whole number"), ({"type": "number"}, "x", "give a number"),
-    ({"type": "boolean"}, "1", "give true or false"), ({"type": "integer", "min": 2}, "1", "the least is 2"),
+    ({"type": "integer"}, "1.5", "use a whole number"), ({"type": "number"}, "x", "use a number"),
+    ({"type": "boolean"}, "1", "use true or false"), ({"type": "integer", "min": 2}, "1", "the least is 2"),
     ({"type": "number", "max": 2}, "2.5", "the most is 2"), ({"type": "enum", "enum": ["a", "b"]}, "c", "use one of a, b"),
     ({"type": "integer"}, None, "add --set inputs.n=VALUE"),
 ])
@@ -221,12 +221,12 @@ def test_sobol_is_the_sequence_of_joe_and_kuo(aml_run, tmp_path):
 
 
 @pytest.mark.parametrize("change, said", [
-    ({"sampling_algorithm": "bayesian"}, "bayesian is not done here"),
+    ({"sampling_algorithm": "bayesian"}, "bayesian is not supported"),
     ({"sampling_algorithm": "best"}, "use grid, random or sobol"),
     ({"sampling_algorithm": "grid"}, "is not a choice, and a grid has choices only"),
     ({"limits": {}}, "max_total_trials is not given"),
-    ({"limits": {"max_total_trials": 0}}, "give a whole number"),
-    ({"objective": {"goal": "less", "primary_metric": "l"}}, "give minimize or maximize"),
+    ({"limits": {"max_total_trials": 0}}, "use a whole number"),
+    ({"objective": {"goal": "less", "primary_metric": "l"}}, "use minimize or maximize"),
     ({"objective": {"goal": "minimize"}}, "no primary_metric"),
     ({"trial": None}, "a sweep has a trial"),
     ({"search_space": {}}, "search_space is empty"),

@@ -1,12 +1,11 @@
 #include "aml_run/command/command_line.hpp"
 
 #include <algorithm>
-#include <array>
 
-#include "aml_run/command/own_options.hpp"
 #include "base/text/text.hpp"
 #include "launch/option/spec.hpp"
 #include "shared/exit_status.hpp"
+#include "shared/option_parser.hpp"
 
 namespace amldist::run {
 namespace {
@@ -14,19 +13,12 @@ namespace {
 using text::concat;
 using text::quote;
 
-constexpr std::array<std::string_view, 25> own_names = {
-    "kind",     "aml-dist",       "set",  "setup",   "mpi",       "wait",      "json",   "dry-run",
-    "new-job",  "instance-types", "help", "version", "list-keys", "no-expand", "launch", "literal",
-    "snapshot", "list",           "show", "resume",  "cancel",    "stream",    "svg",    "metric-pattern",
-    "test-only"};
-
 Error wrong(std::string_view sentence) { return {Errc::invalid_argument, concat({sentence, " (see aml-run --help)"})}; }
 
-Error unknown_option(std::string_view word) {
-  std::vector<std::string_view> names(own_names.begin(), own_names.end());
-  for (const auto& option : commands::slurm_options()) names.push_back(option.name);
+Error unknown_option(std::string_view word, const std::vector<std::string>& names) {
   const std::string_view bare = word.substr(std::min(word.find_first_not_of('-'), word.size()));
-  const auto near = text::nearest(bare, names);
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  const auto near = text::nearest(bare, known);
   return wrong(concat({"unknown option ", quote(word),
                        near ? concat({": did you mean --", *near, "?"})
                             : std::string(": an option of another plugin is written --name=value")}));
@@ -38,113 +30,159 @@ bool is_slip(std::string_view name, std::string_view near) {
   return name.front() == near.front() && difference <= 2 && !name.starts_with("container-");
 }
 
-/// What neither we nor sbatch's table know: options of other plugins pass, everything else is a slip.
-Result<void> take_extras(const std::vector<std::string>& extras, CommandLine& line) {
-  for (const std::string& word : extras) {
-    const auto equals = word.find('=');
-    const bool plugin_option = word.starts_with("--") && equals != std::string::npos && equals > 2;
-    if (plugin_option) {
-      const std::string name = word.substr(2, equals - 2);
-      std::vector<std::string_view> known(own_names.begin(), own_names.end());
-      for (const auto& option : commands::slurm_options()) known.push_back(option.name);
-      if (const auto near = text::nearest(name, known); near && is_slip(name, *near)) {
-        return unknown_option(word.substr(0, equals));
+/// One command line on its way.
+class Reader {
+ public:
+  explicit Reader(std::span<const Command> commands) : commands_(commands), wanted_(commands.size(), false) {
+    add_commands();
+    add_own();
+    parser_.add_slurm_options(line_.slurm);
+  }
+
+  Result<CommandLine> read(std::vector<std::string> words) {
+    const auto dashes = std::ranges::find(words, "--");
+    const bool has_command = dashes != words.end();
+    if (has_command) line_.words.assign(dashes + 1, words.end());
+    words.erase(dashes, words.end());
+    auto rest = parser_.parse(std::move(words));
+    if (!rest) return wrong(rest.error().message);
+    if (has_command && line_.words.empty()) return wrong("there is no command behind --");
+    using Step = Result<void> (Reader::*)();
+    if (auto status = take_rest(*rest); !status) return status.error();
+    for (const Step step : {&Reader::find_command, &Reader::check_kind, &Reader::check_job}) {
+      if (auto status = (this->*step)(); !status) return status.error();
+    }
+    return std::move(line_);
+  }
+
+ private:
+  void add_commands() {
+    for (std::size_t i = 0; i < commands_.size(); ++i) {
+      const std::string name = concat({"--", commands_[i].name});
+      const auto want = [this, i](const std::string& id) {
+        wanted_[i] = true;
+        if (commands_[i].takes_id) line_.id = id;
+      };
+      if (commands_[i].takes_id) parser_.add_value(name, want);
+      else parser_.add_switch(commands_[i].name == "help" ? "--help,-h" : name, want);
+    }
+  }
+
+  void add_own() {
+    parser_.add_text("--kind,--aml-dist", line_.kind);
+    parser_.add_text("--mpi", line_.mpi);
+    parser_.add_text("--instance-types", line_.instance_types);
+    parser_.add_text("--download-path", line_.download_path);
+    parser_.add_text("--metric-pattern", line_.metric);
+    parser_.add_value("--set", [this](const std::string& value) { sets_.push_back(value); });
+    parser_.add_value("--setup", [this](const std::string& value) { line_.setup.push_back(value); });
+    for (const auto& [name, field] :
+         {std::pair("--dry-run", &line_.dry_run), std::pair("--wait,-W", &line_.wait), std::pair("--json", &line_.json),
+          std::pair("--literal", &line_.literal), std::pair("--snapshot", &line_.snapshot),
+          std::pair("--test-only", &line_.test_only), std::pair("--new-job", &line_.new_job)}) {
+      parser_.add_switch(name, [field](const std::string&) { *field = true; });
+    }
+    parser_.add_switch("--no-expand", [this](const std::string&) { line_.expand = false; });
+  }
+
+  /// The job file, and options of other plugins; everything else is a slip.
+  Result<void> take_rest(const std::vector<std::string>& rest) {
+    for (const std::string& word : rest) {
+      const bool is_option = word.starts_with('-') && word != "-";
+      if (is_option) {
+        if (auto status = take_plugin_option(word); !status) return status;
+      } else if (line_.job_file.empty()) {
+        line_.job_file = word;
+      } else {
+        return wrong(concat({"unexpected argument ", quote(word), ": put -- in front of a command"}));
       }
-      line.slurm.set(name, word.substr(equals + 1));
-    } else if (word.starts_with('-')) {
-      return unknown_option(word);
-    } else {
-      return wrong(concat({quote(word), " is one word too many: put -- in front of a command"}));
     }
-  }
-  return {};
-}
-
-Result<void> read_sets(const std::vector<std::string>& sets, CommandLine& line) {
-  for (const std::string& each : sets) {
-    const auto equals = each.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      return wrong(concat({"--set ", quote(each), ": write PATH=VALUE, such as inputs.epochs=2"}));
+    for (const std::string& each : sets_) {
+      const auto equals = each.find('=');
+      if (equals == std::string::npos || equals == 0)
+        return wrong(concat({"--set ", quote(each), ": write PATH=VALUE, such as inputs.epochs=2"}));
+      line_.set.emplace_back(each.substr(0, equals), each.substr(equals + 1));
     }
-    line.set.emplace_back(each.substr(0, equals), each.substr(equals + 1));
-  }
-  return {};
-}
-
-Result<void> check_kind(CommandLine& line) {
-  if (line.kind.empty()) return {};
-  if (launch::is_help(line.kind)) {
-    line.kind_help = true;
     return {};
   }
-  const auto spec = launch::parse_spec(line.kind);
-  return spec ? Result<void>() : Result<void>(spec.error());
-}
 
-/// A count that Slurm would take, or a range for --nodes.
-Result<void> check_count(const commands::SlurmOptions& slurm, std::string_view name, bool range) {
-  const auto* const option = slurm.find(name);
-  if (option == nullptr) return {};
-  const std::string_view value = slurm.value_of(name);
-  const auto parts = text::split(value, '-');
-  const bool good =
-      (parts.size() == 1 || (range && parts.size() == 2)) && std::ranges::all_of(parts, [](std::string_view part) {
-        const auto number = text::to_number(part, 1U << 24U);
-        return number && *number > 0;
-      });
-  if (good) return {};
-  return wrong(concat({"--", name, "=", quote(value), " is not possible: give a whole number, 1 or more"}));
-}
+  Result<void> take_plugin_option(const std::string& word) {
+    const auto equals = word.find('=');
+    if (!word.starts_with("--") || equals == std::string::npos || equals < 3)
+      return unknown_option(word, parser_.names());
+    const std::string name = word.substr(2, equals - 2);
+    const std::vector<std::string> names = parser_.names();
+    const std::vector<std::string_view> known(names.begin(), names.end());
+    if (const auto near = text::nearest(name, known); near && is_slip(name, *near))
+      return unknown_option(word.substr(0, equals), names);
+    line_.slurm.set(name, word.substr(equals + 1));
+    return {};
+  }
 
-Result<void> check_together(const CommandLine& line) {
-  if (line.help || line.version || line.list_keys || line.kind_help) return {};
-  if (line.list || !line.run_verb.empty()) {
-    if (line.job_file.empty() && line.words.empty() && !(line.list && !line.run_verb.empty())) return {};
-    return wrong(concat(
-        {"--", line.list ? "list" : line.run_verb, " is about runs that there are already: give no job with it"}));
+  Result<void> find_command() {
+    for (std::size_t i = 0; i < commands_.size(); ++i) {
+      if (!wanted_[i]) continue;
+      if (line_.command == nullptr) line_.command = &commands_[i];
+      else if (commands_[i].takes_id)
+        return wrong(concat({"--", line_.command->name, " and --", commands_[i].name, " are given: give one of them"}));
+    }
+    return {};
   }
-  for (const auto& [name, range] :
-       {std::pair("nodes", true), std::pair("ntasks", false), std::pair("ntasks-per-node", false)}) {
-    if (auto checked = check_count(line.slurm, name, range); !checked) return checked.error();
+
+  Result<void> check_kind() {
+    if (line_.kind.empty() || launch::is_help(line_.kind)) return {};
+    const auto spec = launch::parse_spec(line_.kind);
+    return spec ? Result<void>() : Result<void>(spec.error());
   }
-  if (line.job_file.empty() && line.words.empty()) {
-    return wrong("there is nothing to run: give a job file, or -- and a command");
+
+  /// A count that Slurm would take, or a range for --nodes.
+  [[nodiscard]] Result<void> check_count(std::string_view name) const {
+    if (!line_.slurm.has(name)) return {};
+    const std::string_view value = line_.slurm.value_of(name);
+    const auto parts = text::split(value, '-');
+    const bool good = parts.size() <= (name == "nodes" ? 2U : 1U) && std::ranges::all_of(parts, [](auto part) {
+                        const auto number = text::to_number(part, 1U << 24U);
+                        return number && *number > 0;
+                      });
+    if (good) return {};
+    return wrong(concat({"invalid value ", quote(value), " for --", name, ": use a whole number, 1 or more"}));
   }
-  if (!line.job_file.empty() && !line.words.empty()) {
-    return wrong(
-        concat({"there is a job file, ", quote(line.job_file), ", and a command behind --: give one of them"}));
+
+  Result<void> check_job() {
+    const bool has_job = !line_.job_file.empty() || !line_.words.empty();
+    if (line_.command != nullptr) {
+      if (!line_.command->is_about_runs || !has_job) return {};
+      return wrong(concat({"--", line_.command->name, " is about existing runs: give no job with it"}));
+    }
+    if (launch::is_help(line_.kind)) return {};
+    for (const std::string_view name : {"nodes", "ntasks", "ntasks-per-node"}) {
+      if (auto status = check_count(name); !status) return status;
+    }
+    if (!has_job) return wrong("there is nothing to run: give a job file, or -- and a command");
+    if (!line_.job_file.empty() && !line_.words.empty())
+      return wrong(
+          concat({"there is a job file, ", quote(line_.job_file), ", and a command behind --: give one of them"}));
+    const std::string& file = line_.job_file;
+    const bool is_file = file.ends_with(".yml") || file.ends_with(".yaml") || file == "-" ||
+                         file.find('/') != std::string::npos || file.empty();
+    if (!is_file) return wrong(concat({quote(file), " is not a .yml file: put -- in front of a command"}));
+    if (file.empty() && !line_.set.empty()) return wrong("--set changes a job file: give one");
+    if (line_.slurm.has("wrap")) return wrong("--wrap makes a script of its own: put the command behind -- instead");
+    if (line_.wait && line_.slurm.has("array")) return wrong("--wait follows one job, and --array makes many");
+    return {};
   }
-  const bool is_file = line.job_file.ends_with(".yml") || line.job_file.ends_with(".yaml") || line.job_file == "-" ||
-                       line.job_file.find('/') != std::string::npos || line.job_file.empty();
-  if (!is_file) {
-    return wrong(concat({quote(line.job_file), " is not a .yml file: put -- in front of a command"}));
-  }
-  if (line.job_file.empty() && !line.set.empty()) return wrong("--set changes a job file, and there is none");
-  if (line.slurm.has("wrap")) return wrong("--wrap makes a script of its own: put the command behind -- instead");
-  if (line.wait && line.slurm.has("array")) return wrong("--wait follows one job, and --array makes many");
-  return {};
-}
+
+  std::span<const Command> commands_;
+  std::vector<bool> wanted_;
+  std::vector<std::string> sets_;
+  commands::OptionParser parser_;
+  CommandLine line_;
+};
 
 }  // namespace
 
-Result<CommandLine> read_command_line(std::vector<std::string> words) {
-  CommandLine line;
-  const auto dashes = std::ranges::find(words, "--");
-  if (dashes != words.end()) line.words.assign(dashes + 1, words.end());
-  const bool has_command = dashes != words.end();
-  words.erase(dashes, words.end());
-  auto slurm = commands::take_slurm_options(words, own_names);
-  if (!slurm) return wrong(slurm.error().message);
-  line.slurm = std::move(*slurm);
-
-  const auto own = take_own_options(words, line);
-  if (!own) return wrong(own.error().message);
-  if (has_command && line.words.empty()) return wrong("there is no command behind --");
-  if (auto done = take_extras(own->extras, line); !done) return done.error();
-  if (auto done = read_sets(own->sets, line); !done) return done.error();
-  if (auto done = check_kind(line); !done) return done.error();
-  if (auto done = check_together(line); !done) return done.error();
-  return line;
+Result<CommandLine> read_command_line(std::span<const Command> commands, std::vector<std::string> words) {
+  return Reader(commands).read(std::move(words));
 }
 
 std::string help_text() {
@@ -171,7 +209,6 @@ aml-run [OPTION]... -- COMMAND [ARGUMENT]...
   --list, --show ID, --cancel ID, --stream ID   runs (sweeps, pipelines) and jobs
   --resume ID              run again what did not end well
   --download ID            copy its logs and outputs; --download-path FOLDER says where
-  --svg FILE               a run as a picture
   --metric-pattern REGEX   where in its log a sweep's trial says its metric
   --test-only              ask sbatch whether and when the job would start
   --json                   what was done, for programs

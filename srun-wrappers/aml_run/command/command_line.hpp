@@ -1,7 +1,9 @@
 // What `aml-run` was asked.
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -10,10 +12,14 @@
 
 namespace amldist::run {
 
+struct Command;
+
 struct CommandLine {
-  std::string job_file;            ///< empty: `words` is the command
-  std::vector<std::string> words;  ///< behind "--"
-  std::string kind;                ///< --kind, as given; checked
+  const Command* command = nullptr;  ///< what is asked; nullptr: that a job is run
+  std::string id;                    ///< of the command: a run's name, its folder, or a job's number
+  std::string job_file;              ///< empty: `words` is the command
+  std::vector<std::string> words;    ///< behind "--"
+  std::string kind;                  ///< --kind, as given; checked
   std::vector<std::pair<std::string, std::string>> set;
   std::vector<std::string> setup;
   std::string mpi;
@@ -25,22 +31,23 @@ struct CommandLine {
   bool literal = false;
   bool test_only = false;     ///< sbatch says when it would start
   bool snapshot = false;      ///< the code folder is copied
-  bool list = false;          ///< --list
-  std::string run_verb;       ///< "show", "resume", "cancel", "stream", "download": about `run`
-  std::string run;            ///< a run's name, its folder, or a job's number
-  std::string svg;            ///< file for a picture
   std::string download_path;  ///< where --download puts the folder; empty: the working folder
   std::string metric;         ///< --metric-pattern: where in its log a trial says its metric
   bool expand = true;
   bool new_job = false;
-  bool help = false;
-  bool kind_help = false;  ///< --kind=help
-  bool version = false;
-  bool list_keys = false;
 };
 
-/// Reads the words behind the program's name. Errors: invalid_argument, in one sentence.
-[[nodiscard]] Result<CommandLine> read_command_line(std::vector<std::string> words);
+/// What aml-run can be asked but to run a job: an option of its own.
+struct Command {
+  std::string_view name;  ///< "show": --show
+  bool takes_id = false;
+  bool is_about_runs = false;              ///< that there are already
+  int (*answer)(const CommandLine& line);  ///< returns the exit status
+};
+
+/// Reads the words behind the program's name; of several commands without an id the first of the table counts.
+/// Errors: invalid_argument, in one sentence.
+[[nodiscard]] Result<CommandLine> read_command_line(std::span<const Command> commands, std::vector<std::string> words);
 
 /// What --help prints.
 [[nodiscard]] std::string help_text();

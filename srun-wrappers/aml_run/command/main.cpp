@@ -2,23 +2,22 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <exception>
-#include <optional>
+#include <filesystem>
 
-#include "aml_run/batch_script.hpp"
 #include "aml_run/command/command_line.hpp"
-#include "aml_run/command/fill_in_verb.hpp"
 #include "aml_run/command/make_plan.hpp"
 #include "aml_run/command/run_answers.hpp"
 #include "aml_run/command/run_file.hpp"
+#include "aml_run/command/script_calls.hpp"
 #include "aml_run/components/component.hpp"
 #include "aml_run/follow.hpp"
 #include "aml_run/report.hpp"
-#include "aml_run/runs/submit_run.hpp"
+#include "aml_run/script/batch_script.hpp"
 #include "aml_run/slurm_job.hpp"
 #include "aml_run/snapshot/snapshot.hpp"
-#include "aml_run/sweep/sweep_verbs.hpp"
 #include "base/os/child_process.hpp"
 #include "base/os/environment.hpp"
 #include "base/os/file_descriptor.hpp"
@@ -72,7 +71,7 @@ int run_step(const CommandLine& line, Plan plan, commands::JobContext context) {
 }
 
 int follow_job(const CommandLine& line, const Plan& plan, const std::string& script, const std::string& id) {
-  const auto followed = follow(id, concat({plan.record, id}), line.json);
+  const auto followed = follow(id, concat({std::get<SingleJob>(plan.place).record, id}), line.json);
   if (!followed) return fail(followed.error());
   if (!followed->detached) say_end(id, *followed);
   if (line.json) print(to_json(plan, script, id, &followed->state, &*followed));
@@ -82,8 +81,10 @@ int follow_job(const CommandLine& line, const Plan& plan, const std::string& scr
 int submit_job(const CommandLine& line, const Plan& plan, const std::string& script) {
   // A job that was submitted is told, even if Ctrl-C comes in between; with --wait it then asks.
   const commands::HeldInterrupts held;
-  if (!plan.snapshot.empty()) {
-    if (auto taken = take_snapshot(plan.snapshot, plan.work_folder); !taken) return fail(taken.error());
+  if (!plan.work.copied_from.empty()) {
+    if (auto status = make_run_folder(std::filesystem::path(plan.work.path).parent_path().filename().string()); !status)
+      return fail(status.error());
+    if (auto status = take_snapshot(plan.work.copied_from, plan.work.path); !status) return fail(status.error());
   }
   const auto answer = submit(script);
   if (const auto* const refusal = std::get_if<Refusal>(&answer)) {
@@ -111,57 +112,68 @@ int test_job(const std::string& script) {
   return done->status == 0 ? commands::exit_done : commands::exit_refused;
 }
 
-Result<Plan> plan_file(const CommandLine& line, const YamlValue& tree) {
-  const auto table = read_table(line);
-  if (!table) return table.error();
+Result<Plan> plan_file(const CommandLine& line, const SiteTable& table, const YamlValue& tree) {
   const std::string folder = folder_of(line.job_file);
   auto job = command_job_of(line, tree, folder);
   if (!job) return job.error();
-  return plan_tree(line, *table, {line.job_file, folder, std::move(*job)});
+  return plan_tree(line, table, {line.job_file, folder, std::move(*job)});
 }
 
-int answer(std::vector<std::string> words) {
-  if (const auto status = fill_in_verb(words)) return *status;
-  if (const auto status = run_verb(words)) return *status;
-  if (const auto status = sweep_verb(words)) return *status;
-  auto line = read_command_line(std::move(words));
-  if (!line) return fail(line.error());
-  if (line->help) return print(help_text());
-  if (line->version) return print("aml-run " AMLDIST_VERSION "\n");
-  if (line->kind_help) return print(launch::option_help());
-  if (line->list_keys) return print(line->json ? keys_as_json() : keys_as_table());
-  const auto context = line->new_job ? Result(commands::JobContext::outside) : commands::find_job_context();
-  if (!context) return fail(context.error());
-  const bool as_step = *context != commands::JobContext::outside;
-  if (!line->run.empty() || line->list) return answer_about_runs(*line);
-  std::optional<YamlValue> job;
-  if (!line->job_file.empty()) {
-    auto tree = read_file_with_sets(*line);
-    if (!tree) return fail(tree.error());
-    const auto table = read_table(*line);
-    if (!table) return fail(table.error());
-    line->snapshot = line->snapshot || (table->snapshots && !as_step);
-    const FileKind kind = kind_of(*tree);
-    if (kind == FileKind::pipeline || kind == FileKind::sweep) return answer_run_file(*line, *tree, kind);
-    if (kind == FileKind::other) return fail(refused_type(*line, *tree));
-    job = std::move(*tree);
-  }
-  auto plan = finish_plan(*line, job ? plan_file(*line, *job) : Result<Plan>(plan_command(*line)), as_step);
+int run_plan(const CommandLine& line, Plan draft, commands::JobContext context) {
+  const bool as_step = context != commands::JobContext::outside;
+  auto plan = finish_plan(line, std::move(draft), as_step);
   if (!plan) return fail(plan.error());
-  if (line->snapshot && !as_step) {
+  if (line.snapshot && !as_step) {
     use_snapshot(concat({runs_folder(), "/", next_run_name(plan->job.value_of("job-name")), "/code"}), *plan);
   }
   for (const std::string& warning : plan->warnings) say(warning);
-  if (!(line->dry_run || line->json)) say_ignored(*plan);
-  if (as_step && line->snapshot)
+  if (!(line.dry_run || line.json)) say_ignored(*plan);
+  if (as_step && line.snapshot)
     return fail(
         {Errc::invalid_argument,
          "--snapshot is for jobs, and inside an allocation a step is started: use --new-job, or leave --snapshot out"});
-  if (as_step) return run_step(*line, *plan, *context);
+  if (as_step) return run_step(line, std::move(*plan), context);
   const auto script = write_batch_script(*plan);
   if (!script) return fail(script.error());
-  if (line->dry_run) return print(line->json ? to_json(*plan, *script, "", nullptr, nullptr) : *script);
-  return line->test_only ? test_job(*script) : submit_job(*line, *plan, *script);
+  if (line.dry_run) return print(line.json ? to_json(*plan, *script, "", nullptr, nullptr) : *script);
+  return line.test_only ? test_job(*script) : submit_job(line, *plan, *script);
+}
+
+int run_job_file(CommandLine& line, commands::JobContext context) {
+  const auto tree = read_file_with_sets(line);
+  if (!tree) return fail(tree.error());
+  const auto table = read_table(line);
+  if (!table) return fail(table.error());
+  line.snapshot = line.snapshot || (table->snapshots && context == commands::JobContext::outside);
+  const FileKind kind = kind_of(*tree);
+  if (kind == FileKind::pipeline || kind == FileKind::sweep) return answer_run_file(line, *tree, kind, *table);
+  if (kind == FileKind::other) return fail(refused_type(line, *tree));
+  auto plan = plan_file(line, *table, *tree);
+  return plan ? run_plan(line, std::move(*plan), context) : fail(plan.error());
+}
+
+constexpr std::array<Command, 9> all_commands = {{
+    {"help", false, false, [](const CommandLine&) { return print(help_text()); }},
+    {"version", false, false, [](const CommandLine&) { return print("aml-run " AMLDIST_VERSION "\n"); }},
+    {"list-keys", false, false,
+     [](const CommandLine& line) { return print(line.json ? keys_as_json() : keys_as_table()); }},
+    {"list", false, true, list_runs},
+    {"show", true, true, answer_show},
+    {"cancel", true, true, answer_cancel},
+    {"resume", true, true, answer_resume},
+    {"stream", true, true, answer_stream},
+    {"download", true, true, answer_download},
+}};
+
+int answer(const std::vector<std::string>& words) {
+  if (const auto status = answer_script(words)) return *status;
+  auto line = read_command_line(all_commands, words);
+  if (!line) return fail(line.error());
+  if (line->command != nullptr) return line->command->answer(*line);
+  if (launch::is_help(line->kind)) return print(launch::option_help());
+  const auto context = line->new_job ? Result(commands::JobContext::outside) : commands::find_job_context();
+  if (!context) return fail(context.error());
+  return line->job_file.empty() ? run_plan(*line, plan_command(*line), *context) : run_job_file(*line, *context);
 }
 
 }  // namespace

@@ -35,10 +35,10 @@ Plan plan_command(const CommandLine& line) {
   plan.job.set("job-name", job_name(line.words));
   plan.job.merge(line.slurm);
   plan.option = line.kind.empty() ? "pytorch" : line.kind;
-  plan.words = line.words;
+  plan.command = Program{line.words, line.expand};
   // As in a job file: a launcher is started once on each node, unless it asks for a rank or the user has said how.
-  const bool reads_rank = std::ranges::any_of(plan.words, reads_rank_variables);
-  if (plan.option == "pytorch" && launcher_in(plan.words) && !reads_rank) plan.option += ",launch=per-node";
+  const bool reads_rank = std::ranges::any_of(line.words, reads_rank_variables);
+  if (plan.option == "pytorch" && launcher_in(line.words) && !reads_rank) plan.option += ",launch=per-node";
   return plan;
 }
 
@@ -60,26 +60,19 @@ Result<Plan> plan_tree(const CommandLine& line, const SiteTable& table, const Pl
 namespace {
 
 /// Directives in the order in which one reads them.
-void sort_options(commands::SlurmOptions& job) {
+commands::SlurmOptions sorted(const commands::SlurmOptions& job) {
   constexpr std::array order = {
       "job-name", "comment",       "account",    "partition", "qos",           "nodes", "ntasks-per-node",
       "ntasks",   "cpus-per-task", "constraint", "mem",       "gpus-per-node", "gres",  "time",
       "chdir",    "output",        "error"};
-  commands::SlurmOptions sorted;
+  commands::SlurmOptions out;
   for (const char* const name : order) {
-    if (const auto* const option = job.find(name)) sorted.set(option->name, option->value);
+    if (const auto* const option = job.find(name)) out.set(option->name, option->value);
   }
   for (const auto& option : job.all()) {
-    if (!sorted.has(option.name)) sorted.set(option.name, option.value);
+    if (!out.has(option.name)) out.set(option.name, option.value);
   }
-  job = std::move(sorted);
-}
-
-/// A folder in a file name of sbatch, where % begins a pattern.
-std::string escape_pattern(std::string_view folder) {
-  std::string out;
-  for (const char c : folder) out += c == '%' ? std::string("%%") : std::string(1, c);
-  return out == "/" ? "" : out;
+  return out;
 }
 
 bool has_control(std::string_view text) {
@@ -100,9 +93,10 @@ Result<void> place_log(const CommandLine& line, commands::SlurmOptions& job) {
   std::error_code unknown;
   const std::string here = std::filesystem::current_path(unknown).string();
   if (!job.has("output")) {
-    if (auto checked = check_log_folder(here); !checked) return checked;
+    if (auto status = check_log_folder(here); !status) return status;
     // With a code folder the log would go there; a person looks where the job was submitted.
-    if (job.has("chdir")) job.set("output", concat({escape_pattern(here), "/slurm-%j.out"}));
+    if (job.has("chdir"))
+      job.set("output", concat({here == "/" ? std::string() : shell::without_patterns(here), "/slurm-%j.out"}));
   }
   // The script goes to such a folder itself; a line of sbatch would name another one.
   if (has_control(job.value_of("chdir")) && !line.slurm.has("chdir")) job.erase("chdir");
@@ -122,34 +116,30 @@ std::string record_of(const commands::SlurmOptions& job) {
 }  // namespace
 
 void use_snapshot(const std::string& to, Plan& plan) {
-  if (plan.work_folder.empty()) return;
-  plan.snapshot = std::exchange(plan.work_folder, to);
+  if (plan.work.path.empty()) return;
+  plan.work.copied_from = std::exchange(plan.work.path, to);
   plan.job.set("chdir", to);
 }
 
-Result<Plan> finish_plan(const CommandLine& line, Result<Plan> plan, bool as_step) {
-  if (!plan) return plan;
-  if (plan->option == "none") plan->option.clear();
-  if (!line.mpi.empty()) plan->step.set("mpi", line.mpi);
-  else if (plan->option.starts_with("mpi") && !plan->step.has("mpi")) plan->step.set("mpi", "pmix");
-  plan->step.set("kill-on-bad-exit", "1");
+Result<Plan> finish_plan(const CommandLine& line, Plan plan, bool as_step) {
+  if (plan.option == "none") plan.option.clear();
+  if (!line.mpi.empty()) plan.step.set("mpi", line.mpi);
+  else if (plan.option.starts_with("mpi") && !plan.step.has("mpi")) plan.step.set("mpi", "pmix");
+  plan.step.set("kill-on-bad-exit", "1");
   // srun does not take this over from the job (since 22.05).
-  if (const auto* const cpus = plan->job.find("cpus-per-task"); cpus != nullptr && !as_step) {
-    plan->step.set(cpus->name, cpus->value);
+  if (const auto* const cpus = plan.job.find("cpus-per-task"); cpus != nullptr && !as_step) {
+    plan.step.set(cpus->name, cpus->value);
   }
-  plan->setup = line.setup;
-  plan->expand = line.expand;
-  const auto spec = plan->option.empty() ? Result<launch::Spec>(launch::Spec{}) : launch::parse_spec(plan->option);
+  plan.setup = line.setup;
+  const auto spec = plan.option.empty() ? Result<launch::Spec>(launch::Spec{}) : launch::parse_spec(plan.option);
   if (!spec) return spec.error();
   // In an allocation srun takes over what is not said.
-  if (line.job_file.empty() && !as_step) complete_shape(*spec, plan->job);
-  if (auto fits = check_shape(*spec, plan->job); !fits) return fits.error();
-  if (as_step) commands::count_tasks(plan->job);
-  if (!as_step) {
-    if (auto placed = place_log(line, plan->job); !placed) return placed.error();
-  }
-  sort_options(plan->job);
-  if (line.wait && !as_step) plan->record = record_of(plan->job);
+  if (line.job_file.empty() && !as_step) complete_shape(*spec, plan.job);
+  if (auto status = check_shape(*spec, plan.job); !status) return status.error();
+  if (as_step) commands::count_tasks(plan.job);
+  else if (auto status = place_log(line, plan.job); !status) return status.error();
+  plan.job = sorted(plan.job);
+  if (line.wait && !as_step) plan.place = SingleJob{record_of(plan.job)};
   return plan;
 }
 

@@ -34,6 +34,6 @@ struct PlannedTree {
 void use_snapshot(const std::string& to, Plan& plan);
 
 /// What job files and commands have in common: srun's options, the shape, the log. `as_step`: inside an allocation.
-[[nodiscard]] Result<Plan> finish_plan(const CommandLine& line, Result<Plan> plan, bool as_step);
+[[nodiscard]] Result<Plan> finish_plan(const CommandLine& line, Plan plan, bool as_step);
 
 }  // namespace amldist::run

@@ -27,8 +27,6 @@ using commands::print;
 using commands::say;
 using text::concat;
 
-bool is_number(std::string_view text) { return text::to_number(text, UINT32_MAX).has_value(); }
-
 /// Errors of Slurm's own have a status of their own.
 int fail_for_slurm(const Error& error) {
   return error.code == Errc::unavailable ? commands::fail_without_slurm(error.message) : fail(error);
@@ -38,22 +36,7 @@ Result<SweepResults> results_of(const Run& run, const RunState& state) {
   return read_results(run.folder, state.jobs.front().trials);
 }
 
-int write_svg(const CommandLine& line, const Run& run, const RunState& state) {
-  if (line.svg.empty()) return commands::exit_done;
-  std::string picture;
-  if (run.kind == "sweep") {
-    const auto results = results_of(run, state);
-    if (!results) return fail(results.error());
-    picture = sweep_to_svg(run, *results);
-  } else {
-    picture = run_to_svg(run, state);
-  }
-  const auto done = replace_file(line.svg, picture);
-  return done ? static_cast<int>(commands::exit_done) : fail(done.error());
-}
-
 int show_state(const CommandLine& line, const Run& run, const RunState& state) {
-  if (const int status = write_svg(line, run, state); status != 0) return status;
   if (run.kind == "sweep") {
     const auto results = results_of(run, state);
     if (!results) return fail(results.error());
@@ -89,25 +72,6 @@ void say_end_of(const Run& run, const RunState& state) {
       commands::Tone::bad);
 }
 
-int list_runs(const CommandLine& line) {
-  auto json = nlohmann::ordered_json::array();
-  std::string out;
-  for (const Run& run : all_runs()) {
-    const auto state = ask_run(run);
-    const std::string word = state ? word_for(*state) : std::string("unknown");
-    json.push_back(
-        {{"run", run.name}, {"kind", run.kind}, {"state", word}, {"jobs", run.jobs.size()}, {"source", run.source}});
-    out += concat(
-        {run.name, "  ", run.kind, "  ", word, "  ", text::count(run.jobs.size(), "job"), "  ", run.source, "\n"});
-  }
-  if (line.json) return print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
-  if (out.empty()) {
-    say(concat({"there are no runs in ", runs_folder()}));
-    return commands::exit_done;
-  }
-  return print(out);
-}
-
 int say_copied(const Result<std::string>& folder) {
   if (!folder) return fail(folder.error());
   say(concat({"copied to ", *folder}));
@@ -121,45 +85,48 @@ int say_ended_before(std::string_view what, std::string_view state) {
 
 /// scancel says nothing of a job that has ended or never was.
 int cancel_job(const CommandLine& line) {
-  const auto state = ask(line.run);
+  const auto state = ask(line.id);
   if (!state) return fail_for_slurm(state.error());
-  const auto done = cancel(line.run);
-  if (!done) return fail_for_slurm(done.error());
-  if (state->ended()) return say_ended_before(concat({"job ", line.run}), text::to_lower(state->state));
-  say(concat({"cancelled job ", line.run}));
+  if (auto status = cancel(line.id); !status) return fail_for_slurm(status.error());
+  if (state->ended()) return say_ended_before(concat({"job ", line.id}), text::to_lower(state->state));
+  say(concat({"cancelled job ", line.id}));
   return commands::exit_done;
 }
 
-int cancel_whole_run(const Run& run) {
+int cancel_whole_run(const CommandLine& /*line*/, const Run& run) {
   const auto state = ask_run(run);
   if (state && state->ended()) return say_ended_before(concat({"the run ", run.name}), word_for(*state));
-  const auto done = cancel_run(run, "cancelled");
-  if (!done) return fail_for_slurm(done.error());
+  if (auto status = cancel_run(run, "cancelled"); !status) return fail_for_slurm(status.error());
   say(concat({"cancelled the run ", run.name}));
   return commands::exit_done;
 }
 
-/// A job that belongs to no run.
-int answer_about_job(const CommandLine& line) {
-  if (line.run_verb == "cancel") return cancel_job(line);
-  if (line.run_verb == "resume") {
-    return fail({Errc::invalid_argument, concat({"job ", line.run, " belongs to no run: submit its job file again"})});
-  }
-  if (line.run_verb == "stream") {
-    const auto followed = follow(line.run, concat({".aml-run-", line.run}), line.json);
-    if (!followed) return fail_for_slurm(followed.error());
-    if (!followed->detached) say_end(line.run, *followed);
-    return followed->detached ? static_cast<int>(commands::exit_done) : exit_status_of(*followed);
-  }
-  const auto state = ask(line.run);
+int refuse_to_resume(const CommandLine& line) {
+  return fail({Errc::invalid_argument, concat({"job ", line.id, " belongs to no run: submit its job file again"})});
+}
+
+int stream_job(const CommandLine& line) {
+  const auto followed = follow(line.id, concat({".aml-run-", line.id}), line.json);
+  if (!followed) return fail_for_slurm(followed.error());
+  if (!followed->detached) say_end(line.id, *followed);
+  return followed->detached ? static_cast<int>(commands::exit_done) : exit_status_of(*followed);
+}
+
+int download_job(const CommandLine& line) {
+  const auto state = ask(line.id);
   if (!state) return fail_for_slurm(state.error());
-  if (line.run_verb == "download") return say_copied(copy_job_results(line.run, *state, line.download_path));
+  return say_copied(copy_job_results(line.id, *state, line.download_path));
+}
+
+int show_job(const CommandLine& line) {
+  const auto state = ask(line.id);
+  if (!state) return fail_for_slurm(state.error());
   if (!line.json) {
-    return print(concat({"job ", line.run, ": ", text::to_lower(state->state), state->nodes.empty() ? "" : " on ",
+    return print(concat({"job ", line.id, ": ", text::to_lower(state->state), state->nodes.empty() ? "" : " on ",
                          state->nodes, state->output.empty() ? "" : "; output: ", state->output, "\n"}));
   }
   const nlohmann::ordered_json json = {
-      {"job_id", line.run},
+      {"job_id", line.id},
       {"state", state->state},
       {"reason", state->reason},
       {"nodes", state->nodes},
@@ -168,7 +135,8 @@ int answer_about_job(const CommandLine& line) {
   return print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
-int resume(const CommandLine& line, Run run) {
+int resume_run(const CommandLine& line, const Run& named) {
+  Run run = named;
   const auto state = ask_run(run);
   if (!state) return fail_for_slurm(state.error());
   if (!state->ended()) {
@@ -201,10 +169,43 @@ int resume(const CommandLine& line, Run run) {
   names.reserve(wanted.size());
   for (const auto& [name, share] : wanted) names.emplace_back(name);
   say(concat({"submitted again of ", run.name, ": ", text::join(names)}));
-  return line.wait ? wait_for_run(line, run) : show_run(line, run, line.json);
+  if (line.wait) return wait_for_run(line, run);
+  return line.json ? show_run(line, run) : static_cast<int>(commands::exit_done);
+}
+
+int copy_run(const CommandLine& line, const Run& run) { return say_copied(copy_run_results(run, line.download_path)); }
+
+/// What is asked about a run, or about a job that belongs to no run.
+int answer_about(const CommandLine& line, int (*about_run)(const CommandLine&, const Run&),
+                 int (*about_job)(const CommandLine&)) {
+  const auto run = open_run(line.id);
+  if (run) return about_run(line, *run);
+  const bool is_job = run.error().code == Errc::not_found && text::to_number(line.id, UINT32_MAX);
+  return is_job ? about_job(line) : fail(run.error());
 }
 
 }  // namespace
+
+int list_runs(const CommandLine& line) {
+  auto json = nlohmann::ordered_json::array();
+  std::string out;
+  const auto runs = all_runs();
+  if (!runs) return fail(runs.error());
+  for (const Run& run : *runs) {
+    const auto state = ask_run(run);
+    const std::string word = state ? word_for(*state) : std::string("unknown");
+    json.push_back(
+        {{"run", run.name}, {"kind", run.kind}, {"state", word}, {"jobs", run.jobs.size()}, {"source", run.source}});
+    out += concat(
+        {run.name, "  ", run.kind, "  ", word, "  ", text::count(run.jobs.size(), "job"), "  ", run.source, "\n"});
+  }
+  if (line.json) return print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  if (out.empty()) {
+    say(concat({"there are no runs in ", runs_folder()}));
+    return commands::exit_done;
+  }
+  return print(out);
+}
 
 int wait_for_run(const CommandLine& line, const Run& run) {
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
@@ -220,30 +221,21 @@ int wait_for_run(const CommandLine& line, const Run& run) {
   else if (const auto results = results_of(run, followed->state))
     say(concat({run.name, ": ", summary_of(*results)}),
         followed->state.good() ? commands::Tone::good : commands::Tone::bad);
-  if (run.kind == "sweep" || line.json || !line.svg.empty()) {
+  if (run.kind == "sweep" || line.json) {
     if (const int status = show_state(line, run, followed->state); status != 0) return status;
   }
   return exit_status_of(run, followed->state);
 }
 
-int show_run(const CommandLine& line, const Run& run, bool print_it) {
-  if (!print_it && line.svg.empty()) return commands::exit_done;
+int show_run(const CommandLine& line, const Run& run) {
   const auto state = ask_run(run);
-  if (!state) return fail_for_slurm(state.error());
-  if (print_it) return show_state(line, run, *state);
-  return write_svg(line, run, *state);
+  return state ? show_state(line, run, *state) : fail_for_slurm(state.error());
 }
 
-int answer_about_runs(const CommandLine& line) {
-  if (line.list) return list_runs(line);
-  auto run = open_run(line.run);
-  if (!run)
-    return run.error().code == Errc::not_found && is_number(line.run) ? answer_about_job(line) : fail(run.error());
-  if (line.run_verb == "resume") return resume(line, std::move(*run));
-  if (line.run_verb == "stream") return wait_for_run(line, *run);
-  if (line.run_verb == "show") return show_run(line, *run, true);
-  if (line.run_verb == "download") return say_copied(copy_run_results(*run, line.download_path));
-  return cancel_whole_run(*run);
-}
+int answer_show(const CommandLine& line) { return answer_about(line, show_run, show_job); }
+int answer_cancel(const CommandLine& line) { return answer_about(line, cancel_whole_run, cancel_job); }
+int answer_resume(const CommandLine& line) { return answer_about(line, resume_run, refuse_to_resume); }
+int answer_stream(const CommandLine& line) { return answer_about(line, wait_for_run, stream_job); }
+int answer_download(const CommandLine& line) { return answer_about(line, copy_run, download_job); }
 
 }  // namespace amldist::run

@@ -1,4 +1,4 @@
-// --show, --list, --cancel, --resume, --stream and --download.
+// --show, --list, --cancel, --resume, --stream and --download. Each returns the exit status.
 #pragma once
 
 #include "aml_run/command/command_line.hpp"
@@ -6,13 +6,19 @@
 
 namespace amldist::run {
 
-/// Answers what is asked about runs and jobs that there are; returns the exit status.
-[[nodiscard]] int answer_about_runs(const CommandLine& line);
+[[nodiscard]] int list_runs(const CommandLine& line);
+
+/// About the run or the job that the command line names.
+[[nodiscard]] int answer_show(const CommandLine& line);
+[[nodiscard]] int answer_cancel(const CommandLine& line);
+[[nodiscard]] int answer_resume(const CommandLine& line);
+[[nodiscard]] int answer_stream(const CommandLine& line);
+[[nodiscard]] int answer_download(const CommandLine& line);
 
 /// Follows a run to its end, then shows it; the exit status is the run's.
 [[nodiscard]] int wait_for_run(const CommandLine& line, const Run& run);
 
-/// Writes --svg's file, and what a run is now: as JSON, or as lines unless `quiet`.
-[[nodiscard]] int show_run(const CommandLine& line, const Run& run, bool print);
+/// Prints what a run is now: as JSON, or as lines.
+[[nodiscard]] int show_run(const CommandLine& line, const Run& run);
 
 }  // namespace amldist::run

@@ -4,16 +4,17 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "aml_run/batch_script.hpp"
 #include "aml_run/command/make_plan.hpp"
 #include "aml_run/command/run_answers.hpp"
 #include "aml_run/pipeline/pipeline_file.hpp"
 #include "aml_run/runs/run_view.hpp"
 #include "aml_run/runs/submit_run.hpp"
+#include "aml_run/script/batch_script.hpp"
+#include "aml_run/script/run_lines.hpp"
 #include "aml_run/snapshot/snapshot.hpp"
 #include "aml_run/sweep/sweep_file.hpp"
-#include "aml_run/sweep/sweep_script.hpp"
 #include "aml_run/sweep/sweep_store.hpp"
+#include "aml_run/sweep/sweep_values.hpp"
 #include "base/text/text.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
@@ -30,8 +31,6 @@ using nlohmann::ordered_json;
 using text::concat;
 using text::quote;
 
-std::string text_of(const YamlValue* value) { return value != nullptr ? value->text : std::string(); }
-
 bool is_for_component(std::string_view path) { return path.starts_with("inputs.") || path.starts_with("outputs."); }
 
 /// A run on its way: its jobs, and what is said about the file.
@@ -46,39 +45,42 @@ struct Draft {
 
 /// Has the job's code folder copied when the run is submitted.
 void take_along(Plan& plan, const std::string& to, Draft& draft) {
-  if (plan.work_folder.empty()) return;
+  if (plan.work.path.empty()) return;
   use_snapshot(to, plan);
-  draft.snapshots.emplace_back(plan.snapshot, to);
+  draft.snapshots.emplace_back(plan.work.copied_from, to);
 }
 
-/// `job`: what stands in front of the job's keys, "jobs.train.".
-void note_ignored(const std::string& job, const Plan& plan, Draft& draft) {
+/// Notes what is said about a job. `job`: the beginning of its keys, "jobs.train.".
+void note(const std::string& job, const Plan& plan, Draft& draft) {
   for (Ignored each : plan.ignored) {
     each.path.insert(0, job);
     draft.ignored.push_back(std::move(each));
   }
+  draft.warnings.insert(draft.warnings.end(), plan.warnings.begin(), plan.warnings.end());
 }
 
-/// A job without a code folder has a folder of its own, as on Azure ML.
-void give_folder(const Run& run, const std::string& name, Plan& plan) {
-  if (!plan.work_folder.empty()) return;
-  plan.work_folder = concat({run.folder, "/", name});
-  plan.first_lines.push_back(concat({"mkdir -p -- ", shell::quote(plan.work_folder), " || exit"}));
+Result<Plan> plan_run_job(const CommandLine& line, const SiteTable& table, const PlannedTree& tree) {
+  auto plan = plan_tree(line, table, tree);
+  return plan ? finish_plan(line, std::move(*plan), false) : plan;
 }
 
 Result<void> add_command(const CommandLine& line, const SiteTable& table, const PipelineJob& job,
                          const Pipeline& pipeline, Draft& draft) {
-  auto plan = finish_plan(
-      line, plan_tree(line, table, {line.job_file, job.folder, job.job, pipeline.made_later, {}, draft.tree}), false);
-  if (!plan) return Error{plan.error().code, plan.error().message};
+  const std::string& folder = draft.run.folder;
+  auto plan = plan_run_job(line, table, {line.job_file, job.folder, job.job, pipeline.made_later, {}, draft.tree});
+  if (!plan) return plan.error();
   plan->job.set("job-name", concat({draft.run.name, ".", job.name}));
-  if (!line.slurm.has("output")) plan->job.erase("output");
-  place_in_run(draft.run, job.name, *plan);
-  plan->mounts.push_back(draft.run.folder);
-  if (line.snapshot) take_along(*plan, concat({draft.run.folder, "/", job.name, "/code"}), draft);
-  give_folder(draft.run, job.name, *plan);
-  note_ignored(concat({"jobs.", job.name, "."}), *plan, draft);
-  draft.warnings.insert(draft.warnings.end(), plan->warnings.begin(), plan->warnings.end());
+  if (!line.slurm.has("output"))
+    plan->job.set("output", concat({shell::without_patterns(folder), "/logs/", job.name, ".out"}));
+  plan->place = PipelineJobPlace{folder, job.name, !draft.run.continue_on_failure};
+  if (plan->container) plan->container->mounts.push_back(folder);
+  if (line.snapshot) take_along(*plan, concat({folder, "/", job.name, "/code"}), draft);
+  // A job without a code folder has a folder of its own, as on Azure ML.
+  if (plan->work.path.empty()) {
+    plan->work.path = concat({folder, "/", job.name});
+    plan->work.is_new = true;
+  }
+  note(concat({"jobs.", job.name, "."}), *plan, draft);
   auto script = write_batch_script(*plan);
   if (!script) return script.error();
   RunJob made;
@@ -87,6 +89,30 @@ Result<void> add_command(const CommandLine& line, const SiteTable& table, const 
   made.script = std::move(*script);
   draft.run.jobs.push_back(std::move(made));
   return {};
+}
+
+/// The array of a sweep's trials. They run beside each other, so each works in a copy of the code folder, as on Azure
+/// ML, and has outputs/ of its own.
+Result<Plan> plan_trials(const CommandLine& line, const SiteTable& table, const PlannedTree& tree, const Sweep& sweep,
+                         const std::string& folder, Draft& draft) {
+  auto plan = plan_run_job(line, table, tree);
+  if (!plan) return plan;
+  SweepPlace place{draft.run.folder,
+                   folder,
+                   parameters_of(sweep),
+                   {},
+                   sweep.policy.kind != TerminationPolicy::Kind::none || sweep.timeout_seconds != 0};
+  plan->work.is_azures = true;
+  if (!plan->work.path.empty()) {
+    place.code = folder + "/code";
+    take_along(*plan, place.code, draft);
+    plan->work.path.clear();
+    plan->job.erase("chdir");
+  }
+  plan->job.set("output", concat({shell::without_patterns(folder), "/trials/%a/output.txt"}));
+  plan->place = std::move(place);
+  if (plan->container) plan->container->mounts.push_back(draft.run.folder);
+  return plan;
 }
 
 /// A sweep as an array of trials; in a pipeline another job behind it puts the best outputs in their places.
@@ -101,30 +127,15 @@ Result<void> add_sweep(const CommandLine& line, const SiteTable& table, const Pi
   array.trials = static_cast<std::uint32_t>(sweep->trials.size());
   array.concurrent = sweep->concurrent;
   const std::string folder = sweep_folder_of(draft.run, array);
-  auto plan = finish_plan(
-      line,
-      plan_tree(line, table,
-                {line.job_file, job.folder, sweep->job, made_later, parameter_expressions(*sweep), draft.tree}),
-      false);
+  auto plan = plan_trials(
+      line, table, {line.job_file, job.folder, sweep->job, made_later, parameter_expressions(*sweep), draft.tree},
+      *sweep, folder, draft);
   if (!plan) return plan.error();
   plan->job.set("job-name", alone ? draft.run.name : concat({draft.run.name, ".", job.name}));
-  plan->azure_folders = true;
-  // Trials run beside each other: each works in a copy of the code folder, as on Azure ML, and has outputs/ of its own.
-  if (!plan->work_folder.empty()) {
-    take_along(*plan, folder + "/code", draft);
-    plan->first_lines.push_back(concat({"rm -rf -- \"$AML_TRIAL_FOLDER/code\"\ncp -r --reflink=auto -- ",
-                                        shell::quote(folder + "/code"), " \"$AML_TRIAL_FOLDER/code\" || exit"}));
-    plan->first_lines.emplace_back("cd -- \"$AML_TRIAL_FOLDER/code\" || exit");
-    plan->work_folder.clear();
-    plan->job.erase("chdir");
-  }
-  place_in_sweep(draft.run.folder, folder, *sweep, *plan);
-  plan->mounts.push_back(draft.run.folder);
   auto script = write_batch_script(*plan);
   if (!script) return script.error();
   array.script = std::move(*script);
-  note_ignored(alone ? "" : concat({"jobs.", job.name, "."}), *plan, draft);
-  draft.warnings.insert(draft.warnings.end(), plan->warnings.begin(), plan->warnings.end());
+  note(alone ? "" : concat({"jobs.", job.name, "."}), *plan, draft);
   SweepRecord record{{},          sweep->trials, sweep->metric,          sweep->maximize,
                      line.metric, sweep->policy, sweep->timeout_seconds, sweep->outputs};
   for (const Parameter& parameter : sweep->space) record.names.push_back(parameter.name);
@@ -135,7 +146,7 @@ Result<void> add_sweep(const CommandLine& line, const SiteTable& table, const Pi
   finish.name = job.name;
   finish.needs = {array.name};
   finish.after_any_end = true;
-  finish.script = finishing_script(draft.run.folder, folder, job.name, plan->job, draft.run.continue_on_failure);
+  finish.script = finishing_script({draft.run.folder, job.name, !draft.run.continue_on_failure}, folder, plan->job);
   draft.run.jobs.push_back(std::move(finish));
   return {};
 }
@@ -143,8 +154,8 @@ Result<void> add_sweep(const CommandLine& line, const SiteTable& table, const Pi
 Draft begin_draft(const CommandLine& line, const YamlValue& tree, std::string_view kind) {
   Draft draft;
   draft.tree = &tree;
-  std::string wanted = text_of(tree.find("display_name"));
-  if (wanted.empty()) wanted = text_of(tree.find("name"));
+  std::string wanted = tree.text_of("display_name");
+  if (wanted.empty()) wanted = tree.text_of("name");
   if (wanted.empty()) wanted = line.job_file == "-" ? "job" : std::filesystem::path(line.job_file).stem().string();
   draft.run.name = next_run_name(wanted);
   draft.run.folder = concat({runs_folder(), "/", draft.run.name});
@@ -159,7 +170,7 @@ Result<Draft> draft_sweep(const CommandLine& line, const YamlValue& tree, const 
   PipelineJob job;
   job.folder = folder_of(line.job_file);
   job.job = tree;
-  if (auto added = add_sweep(line, table, job, {}, draft); !added) return added.error();
+  if (auto status = add_sweep(line, table, job, {}, draft); !status) return status.error();
   return draft;
 }
 
@@ -210,8 +221,7 @@ int print_draft(const CommandLine& line, const Draft& draft) {
                      job.trials > 0 ? concat({", an array of ", std::to_string(job.trials)}) : "", "\n", job.script});
     }
   }
-  std::fwrite(out.data(), 1, out.size(), stdout);
-  return std::fflush(stdout) == 0 ? commands::exit_done : commands::exit_failed;
+  return commands::print(out);
 }
 
 int submit_draft(const CommandLine& line, Draft draft) {
@@ -221,12 +231,12 @@ int submit_draft(const CommandLine& line, Draft draft) {
         "sbatch is not installed here (not in PATH): run this on a node that has Slurm, or print the scripts with "
         "--dry-run");
   }
-  if (auto made = create_run(draft.run); !made) return fail(made.error());
+  if (auto status = create_run(draft.run); !status) return fail(status.error());
   for (const auto& [from, to] : draft.snapshots) {
-    if (auto taken = take_snapshot(from, to); !taken) return fail(taken.error());
+    if (auto status = take_snapshot(from, to); !status) return fail(status.error());
   }
   for (const auto& [folder, record] : draft.sweeps) {
-    if (auto written = write_sweep(folder, record); !written) return fail(written.error());
+    if (auto status = write_sweep(folder, record); !status) return fail(status.error());
   }
   std::map<std::string, Share> wanted;
   for (const RunJob& job : draft.run.jobs) wanted.emplace(job.name, Share{});
@@ -238,7 +248,8 @@ int submit_draft(const CommandLine& line, Draft draft) {
   const std::string& last = draft.run.jobs.back().ids.back();
   say(concat({"submitted ", draft.run.name, ": ", text::count(draft.run.jobs.size(), "job"), ", ", first,
               first == last ? "" : concat({" to ", last}), "; results: ", draft.run.folder}));
-  return line.wait ? wait_for_run(line, draft.run) : show_run(line, draft.run, line.json);
+  if (line.wait) return wait_for_run(line, draft.run);
+  return line.json ? show_run(line, draft.run) : static_cast<int>(commands::exit_done);
 }
 
 }  // namespace
@@ -251,7 +262,7 @@ Result<YamlValue> read_file_with_sets(const CommandLine& line) {
       kind == FileKind::command_component || (kind == FileKind::command_job && tree->find("component") != nullptr);
   for (const auto& [path, value] : line.set) {
     if (is_component && is_for_component(path)) continue;
-    if (auto done = set_yaml(*tree, path, value); !done) return done.error();
+    if (auto status = set_yaml(*tree, path, value); !status) return status.error();
   }
   return tree;
 }
@@ -268,12 +279,12 @@ Result<YamlValue> command_job_of(const CommandLine& line, const YamlValue& tree,
   }
   for (const auto& [path, value] : line.set) {
     if (!is_for_component(path)) continue;
-    if (auto done = set_yaml(job, path, value); !done) return done.error();
+    if (auto status = set_yaml(job, path, value); !status) return status.error();
   }
   make_paths_absolute(job, folder);
   if (job.find("display_name") == nullptr) {
-    std::string name = text_of(component.root.find("display_name"));
-    if (name.empty()) name = text_of(component.root.find("name"));
+    std::string name = component.root.text_of("display_name");
+    if (name.empty()) name = component.root.text_of("name");
     if (!name.empty()) job.put("display_name", YamlValue::scalar(name, tree.location));
   }
   return bind_component(line.job_file, component, job);
@@ -281,7 +292,7 @@ Result<YamlValue> command_job_of(const CommandLine& line, const YamlValue& tree,
 
 Error refused_type(const CommandLine& line, const YamlValue& tree) {
   const YamlValue* const type = tree.find("type");
-  const std::string name = text::to_lower(text_of(type));
+  const std::string name = text::to_lower(tree.text_of("type"));
   const std::string why = why_refused(name);
   if (!why.empty()) return error_at(line.job_file, type->location, why);
   const std::string what = what_is(tree);
@@ -294,16 +305,14 @@ Error refused_type(const CommandLine& line, const YamlValue& tree) {
                     concat({"this file is not a job, since its $schema says ", quote(what), ": give the job's file"}));
   }
   return error_at(line.job_file, type->location,
-                  concat({"type cannot be ", quote(type->text), ": use command, sweep or pipeline"}));
+                  concat({"invalid value ", quote(type->text), " for type: use command, sweep or pipeline"}));
 }
 
-int answer_run_file(const CommandLine& line, const YamlValue& tree, FileKind kind) {
-  const auto table = read_table(line);
-  if (!table) return fail(table.error());
-  auto draft = kind == FileKind::sweep ? draft_sweep(line, tree, *table) : draft_pipeline(line, tree, *table);
-  if (!draft) return fail(draft.error());
+int answer_run_file(const CommandLine& line, const YamlValue& tree, FileKind kind, const SiteTable& table) {
   if (line.test_only)
     return fail({Errc::invalid_argument, "--test-only is for one job: a run has jobs that wait for others"});
+  auto draft = kind == FileKind::sweep ? draft_sweep(line, tree, table) : draft_pipeline(line, tree, table);
+  if (!draft) return fail(draft.error());
   say_about(line, *draft);
   return line.dry_run ? print_draft(line, *draft) : submit_draft(line, std::move(*draft));
 }

@@ -3,6 +3,7 @@
 
 #include "aml_run/command/command_line.hpp"
 #include "aml_run/components/component.hpp"
+#include "aml_run/site_table.hpp"
 #include "base/text/result.hpp"
 
 namespace amldist::run {
@@ -19,6 +20,7 @@ namespace amldist::run {
 [[nodiscard]] Error refused_type(const CommandLine& line, const YamlValue& tree);
 
 /// Prints, submits or follows a pipeline or a sweep; returns the exit status.
-[[nodiscard]] int answer_run_file(const CommandLine& line, const YamlValue& tree, FileKind kind);
+[[nodiscard]] int answer_run_file(const CommandLine& line, const YamlValue& tree, FileKind kind,
+                                  const SiteTable& table);
 
 }  // namespace amldist::run

@@ -21,11 +21,6 @@ using text::concat;
 using text::quote;
 using YamlKind = YamlValue::Kind;
 
-std::string text_of(const YamlValue& map, std::string_view key) {
-  const YamlValue* const value = map.find(key);
-  return value != nullptr && value->kind == YamlKind::scalar ? value->text : std::string();
-}
-
 bool declares_inputs(const YamlValue& root) {
   const YamlValue* const inputs = root.find("inputs");
   return inputs != nullptr && std::ranges::any_of(inputs->entries, [](const YamlEntry& entry) {
@@ -81,7 +76,7 @@ class Binder {
     if (!inputs) return inputs.error();
     auto outputs = bind_outputs();
     if (!outputs) return outputs.error();
-    if (auto done = finish_command(out, *inputs); !done) return done.error();
+    if (auto status = finish_command(out, *inputs); !status) return status.error();
     if (!inputs->entries.empty()) out.put("inputs", std::move(*inputs));
     if (!outputs->entries.empty()) out.put("outputs", std::move(*outputs));
     return out;
@@ -94,7 +89,7 @@ class Binder {
     const YamlValue* const given = job_.find("inputs");
     if (given != nullptr) {
       for (const YamlEntry& entry : given->entries) {
-        if (auto known = check_known("inputs", declared, entry); !known) return known.error();
+        if (auto status = check_known("inputs", declared, entry); !status) return status.error();
       }
     }
     if (declared == nullptr) return out;
@@ -118,7 +113,7 @@ class Binder {
     }
     if (given == nullptr) return out;
     for (const YamlEntry& entry : given->entries) {
-      if (auto known = check_known("outputs", declared, entry); !known) return known.error();
+      if (auto status = check_known("outputs", declared, entry); !status) return status.error();
       if (entry.value.is_null()) continue;
       const YamlValue* const below = out.find(entry.key);
       out.put(entry.key, below != nullptr ? overlay(*below, entry.value) : entry.value);
@@ -139,7 +134,7 @@ class Binder {
     return error_at(file_, entry.location,
                     concat({quote(entry.key), " is not among the component's ", section,
                             near            ? concat({": did you mean '", *near, "'?"})
-                            : names.empty() ? concat({": it has none"})
+                            : names.empty() ? concat({": it has no ", section})
                                             : concat({": it has ", text::join(names)})}));
   }
 
@@ -177,8 +172,8 @@ std::string what_is(const YamlValue& root) {
 }
 
 FileKind kind_of(const YamlValue& root) {
-  const std::string type = text::to_lower(text_of(root, "type"));
-  const std::string schema = text_of(root, "$schema");
+  const std::string type = text::to_lower(root.text_of("type"));
+  const std::string schema = root.text_of("$schema");
   const bool has_work =
       root.find("command") != nullptr || root.find("jobs") != nullptr || root.find("trial") != nullptr;
   if (!has_work && why_refused(type).empty() && !what_is(root).empty()) return FileKind::other;
@@ -221,7 +216,7 @@ Result<Component> load_component(std::string_view file, const std::string& folde
                                  const YamlValue& reference) {
   if (reference.kind == YamlKind::map) return Component{reference, folder};
   if (reference.kind != YamlKind::scalar) {
-    return error_at(file, reference.location, concat({key, " is a list: give a component's file"}));
+    return error_at(file, reference.location, concat({key, " is a list: use a component's file"}));
   }
   if (is_remote(reference.text) && !reference.text.starts_with("file:")) {
     return error_at(

@@ -21,7 +21,7 @@ enum class FileKind { command_job, command_component, pipeline, sweep, other };
 [[nodiscard]] FileKind kind_of(const YamlValue& root);
 
 /// Why a file or a pipeline's job of another type ("parallel", "automl", ...) is refused, and what to do; empty: the
-/// type is none of Azure ML's.
+/// type is not one of Azure ML's.
 [[nodiscard]] std::string why_refused(std::string_view type);
 
 /// A component and where it is from.

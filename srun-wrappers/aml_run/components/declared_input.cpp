@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "aml_run/job_inputs.hpp"
+#include "aml_run/yaml_reading.hpp"
 #include "base/text/text.hpp"
 
 namespace amldist::run {
@@ -27,30 +28,23 @@ bool is_literal_type(std::string_view type) {
 
 bool is_true(const YamlValue* value) { return value != nullptr && text::to_lower(value->text) == "true"; }
 
-std::optional<double> number_of(const std::string& text) {
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  const bool whole = !text.empty() && end == text.c_str() + text.size() && std::isfinite(number);
-  return whole ? std::optional(number) : std::nullopt;
-}
-
 bool is_integer(const std::string& text) {
-  const auto number = number_of(text);
+  const auto number = finite_number(text);
   return number && *number == std::floor(*number) && text.find_first_of(".xXpP") == std::string::npos;
 }
 
 /// What is wrong with a literal, as a clause; empty: nothing.
 std::string why_not(const YamlEntry& declared, const std::string& type, const std::string& value) {
-  if (type == "integer" && !is_integer(value)) return "give a whole number";
-  if ((type == "number" || type == "float") && !number_of(value)) return "give a number";
+  if (type == "integer" && !is_integer(value)) return "use a whole number";
+  if ((type == "number" || type == "float") && !finite_number(value)) return "use a number";
   if (type == "boolean" && text::to_lower(value) != "true" && text::to_lower(value) != "false")
-    return "give true or false";
-  if (const auto number = number_of(value); number && (type == "integer" || type == "number")) {
+    return "use true or false";
+  if (const auto number = finite_number(value); number && (type == "integer" || type == "number")) {
     const YamlValue* const least = declared.value.find("min");
     const YamlValue* const most = declared.value.find("max");
-    if (least != nullptr && *number < number_of(least->text).value_or(*number))
+    if (least != nullptr && *number < finite_number(least->text).value_or(*number))
       return concat({"the least is ", least->text});
-    if (most != nullptr && *number > number_of(most->text).value_or(*number))
+    if (most != nullptr && *number > finite_number(most->text).value_or(*number))
       return concat({"the most is ", most->text});
   }
   // Azure ML does not hold a text against the list: its own examples give others.
@@ -101,7 +95,7 @@ Result<YamlValue> bind_input(std::string_view file, const std::string& folder, c
   if (value.kind != YamlKind::scalar) {
     // The output of another job, where the component takes text: its path.
     if (value.find("path") != nullptr) return value;
-    return error_at(file, value.location, concat({"inputs.", declared.key, " is of type ", type, ": give one value"}));
+    return error_at(file, value.location, concat({"inputs.", declared.key, " is of type ", type, ": use one value"}));
   }
   if (const auto why = why_not(declared, type, value.text); !why.empty()) {
     return error_at(file, value.location, concat({"inputs.", declared.key, " is ", quote(value.text), ": ", why}));

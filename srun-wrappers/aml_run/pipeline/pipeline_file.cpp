@@ -35,7 +35,7 @@ struct Scope {
   std::string folder;  ///< of the file
   std::map<std::string, Bound, std::less<>> inputs;
   std::map<std::string, std::string, std::less<>> outputs;  ///< name: path
-  std::string compute;                                      ///< the default; empty: none
+  std::string compute;                                      ///< the default, or empty
   std::size_t depth = 0;
 };
 
@@ -78,11 +78,7 @@ constexpr std::array<RowOfKeys, 22> pipeline_keys = {
      {"creation_context", "Azure ML writes it into its answers"},
      {"queue_settings", "say what you mean with --qos or --partition"}}};
 
-std::string text_of(const YamlValue* value) {
-  return value != nullptr && value->kind == YamlKind::scalar ? value->text : std::string();
-}
-
-/// The one expression that a text is; empty: it is more, or none.
+/// The expression, if a text is one and nothing else; else empty.
 std::string_view only_expression(std::string_view text) {
   const auto pieces = read_template(text::trim(text));
   return pieces && pieces->size() == 1 && pieces->front().is_expression ? pieces->front().text : std::string_view();
@@ -93,18 +89,18 @@ class Reader {
   Reader(const std::string& file, std::string run_folder) : file_(file), run_folder_(std::move(run_folder)) {}
 
   Result<Pipeline> read(const YamlValue& root) {
-    pipeline_.display_name = text_of(root.find("display_name"));
-    if (pipeline_.display_name.empty()) pipeline_.display_name = text_of(root.find("name"));
+    pipeline_.display_name = root.text_of("display_name");
+    if (pipeline_.display_name.empty()) pipeline_.display_name = root.text_of("name");
     if (pipeline_.display_name.empty()) pipeline_.display_name = std::filesystem::path(file_).stem().string();
-    pipeline_.description = text_of(root.find("description"));
+    pipeline_.description = root.text_of("description");
     Scope scope;
     scope.folder = folder_of(file_);
-    if (auto done = read_settings(root, scope); !done) return done.error();
+    if (auto status = read_settings(root, scope); !status) return status.error();
     const YamlValue* const reference = root.find("component");
     const auto read_all = reference != nullptr ? read_component(root, *reference, scope) : read_whole(root, scope);
     if (!read_all) return read_all.error();
     hand_on_experiment(root);
-    if (auto done = sort_jobs(file_, root.location, pipeline_.jobs); !done) return done.error();
+    if (auto status = sort_jobs(file_, root.location, pipeline_.jobs); !status) return status.error();
     return std::move(pipeline_);
   }
 
@@ -119,7 +115,7 @@ class Reader {
   }
 
   Result<void> read_whole(const YamlValue& root, Scope& scope) {
-    if (auto done = read_inputs(root, scope); !done) return done;
+    if (auto status = read_inputs(root, scope); !status) return status;
     return read_jobs(root, scope);
   }
 
@@ -130,9 +126,9 @@ class Reader {
     const auto loaded = load_component(file_, scope.folder, "component", reference);
     if (!loaded) return loaded.error();
     const std::string folder = std::exchange(scope.folder, loaded->folder);
-    if (auto done = read_inputs(loaded->root, scope); !done) return done;
+    if (auto status = read_inputs(loaded->root, scope); !status) return status;
     scope.folder = folder;
-    if (auto done = read_inputs(root, scope); !done) return done;
+    if (auto status = read_inputs(root, scope); !status) return status;
     scope.folder = loaded->folder;
     return read_jobs(loaded->root, scope);
   }
@@ -155,7 +151,7 @@ class Reader {
       }
       if (!row->why.empty()) pipeline_.ignored.push_back({entry.key, entry.location, std::string(row->why)});
     }
-    scope.compute = text_of(root.find("compute"));
+    scope.compute = root.text_of("compute");
     const YamlValue* const settings = root.find("settings");
     if (settings == nullptr) return {};
     if (settings->kind != YamlKind::map)
@@ -163,11 +159,11 @@ class Reader {
     for (const YamlEntry& entry : settings->entries) {
       const std::string value = text::to_lower(entry.value.text);
       if (entry.key == "default_compute") {
-        if (scope.compute.empty()) scope.compute = text_of(&entry.value);
+        if (scope.compute.empty() && entry.value.kind == YamlKind::scalar) scope.compute = entry.value.text;
       } else if (entry.key == "continue_on_step_failure" || entry.key == "continue_run_on_step_failure") {
         if (value != "true" && value != "false")
-          return wrong(entry.value.location,
-                       concat({"settings.", entry.key, " is ", quote(entry.value.text), ": give true or false"}));
+          return wrong(entry.value.location, concat({"invalid value ", quote(entry.value.text), " for settings.",
+                                                     entry.key, ": use true or false"}));
         pipeline_.continue_on_failure = value == "true";
       } else {
         pipeline_.ignored.push_back({concat({"settings.", entry.key}), entry.location,
@@ -231,7 +227,7 @@ class Reader {
       nodes.push_back(std::move(*node));
     }
     for (Node& node : nodes) {
-      if (auto done = bind_node(node, nodes, scope); !done) return done.error();
+      if (auto status = bind_node(node, nodes, scope); !status) return status.error();
       if (pipeline_.jobs.size() > most_jobs)
         return wrong(node.location, concat({"a pipeline has at most ", std::to_string(most_jobs), " jobs"}),
                      Errc::limit);
@@ -246,12 +242,8 @@ class Reader {
     if (entry.value.kind != YamlKind::map)
       return wrong(entry.location,
                    concat({"jobs.", entry.key, " is empty: write its type, component or command below it"}));
-    Node node{concat({scope.prefix, entry.key}),
-              &entry.value,
-              entry.location,
-              text::to_lower(text_of(entry.value.find("type"))),
-              std::nullopt,
-              {}};
+    Node node{concat({scope.prefix, entry.key}),           &entry.value, entry.location,
+              text::to_lower(entry.value.text_of("type")), std::nullopt, {}};
     const YamlValue* component = entry.value.find("component");
     if (const auto why = why_refused(node.type); !why.empty()) {
       return wrong(entry.value.find("type")->location, concat({"jobs.", node.name, ": ", why}));
@@ -262,13 +254,14 @@ class Reader {
           load_component(file_, scope.folder,
                          concat({"jobs.", node.name, node.type == "sweep" ? ".trial" : ".component"}), *component);
       if (!loaded) return loaded.error();
-      if (auto done = check_component(node, *component, loaded->root); !done) return done.error();
+      if (auto status = check_component(node, *component, loaded->root); !status) return status.error();
       node.component = std::move(*loaded);
     }
     if (node.type.empty()) node.type = "command";
     if (node.type != "command" && node.type != "sweep" && node.type != "pipeline") {
-      return wrong(entry.value.find("type")->location, concat({"jobs.", node.name, ".type cannot be ", quote(node.type),
-                                                               ": use command, sweep or pipeline"}));
+      return wrong(entry.value.find("type")->location,
+                   concat({"invalid value ", quote(node.type), " for jobs.", node.name, ".type",
+                           ": use command, sweep or pipeline"}));
     }
     name_outputs(node, scope);
     return node;
@@ -276,7 +269,7 @@ class Reader {
 
   /// A component's own type is the job's, and may be one that is not run.
   Result<void> check_component(Node& node, const YamlValue& reference, const YamlValue& root) const {
-    std::string type = text::to_lower(text_of(root.find("type")));
+    std::string type = text::to_lower(root.text_of("type"));
     if (type.empty() && root.find("jobs") != nullptr) type = "pipeline";
     if (type.empty() && root.find("command") == nullptr && root.find("flow") == nullptr &&
         root.find("nodes") == nullptr)
@@ -306,8 +299,8 @@ class Reader {
     if (given == nullptr) return;
     for (const YamlEntry& entry : given->entries) {
       // ${{parent.outputs.x}}, by itself or as the path of a map
-      std::string text = text_of(&entry.value);
-      if (text.empty()) text = text_of(entry.value.find("path"));
+      std::string text = entry.value.kind == YamlKind::scalar ? entry.value.text : std::string();
+      if (text.empty()) text = entry.value.text_of("path");
       const auto expression = only_expression(text);
       if (expression.starts_with("parent.outputs.")) {
         const auto found = scope.outputs.find(expression.substr(15));
@@ -482,20 +475,20 @@ class Reader {
                           const Scope& scope) {
     if (!node.component)
       return wrong(node.location,
-                   concat({"jobs.", node.name, " has no component: give the file of the inner pipeline"}));
+                   concat({"jobs.", node.name, " has no component: name the file of the inner pipeline"}));
     const YamlValue& root = node.component->root;
     Scope inner;
     inner.prefix = concat({node.name, "."});
     inner.folder = node.component->folder;
     inner.compute = scope.compute;
     inner.depth = scope.depth + 1;
-    if (auto done = read_inputs(root, inner); !done) return done.error();
+    if (auto status = read_inputs(root, inner); !status) return status.error();
     if (const YamlValue* const given = bound.find("inputs")) {
       for (const YamlEntry& entry : given->entries) inner.inputs.insert_or_assign(entry.key, Bound{entry.value, needs});
     }
     for (const auto& [name, path] : node.outputs) inner.outputs.insert_or_assign(name, path);
     const std::size_t first = pipeline_.jobs.size();
-    if (auto done = read_jobs(root, inner); !done) return done.error();
+    if (auto status = read_jobs(root, inner); !status) return status.error();
     for (std::size_t i = first; i < pipeline_.jobs.size(); ++i) {
       groups_.emplace(node.name, pipeline_.jobs[i].name);
       pipeline_.jobs[i].needs.insert(needs.begin(), needs.end());

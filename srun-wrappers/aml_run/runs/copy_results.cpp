@@ -22,11 +22,12 @@ Error failed(const fs::path& path, const std::error_code& code) {
 Result<fs::path> make_folder(const std::string& path, std::string_view name) {
   std::error_code code;
   const fs::path folder = fs::absolute(path.empty() ? fs::path(".") : fs::path(path), code).lexically_normal() / name;
-  if (fs::exists(folder, code)) {
+  fs::create_directories(folder.parent_path(), code);
+  const bool is_new = fs::create_directory(folder, code);
+  if (!is_new && (!code || code == std::errc::file_exists)) {
     return Error{Errc::invalid_argument,
                  concat({quote(folder.string()), " is there already: give another folder with --download-path"})};
   }
-  fs::create_directories(folder, code);
   if (code) return failed(folder, code);
   return folder;
 }
@@ -62,7 +63,7 @@ Result<std::string> copy_run_results(const Run& run, const std::string& path) {
   for (const fs::directory_entry& entry : fs::directory_iterator(run.folder, code)) {
     const std::string name = entry.path().filename().string();
     if (name == "jobs" || name == "state" || name == "stopped") continue;  // how it was run, not what came of it
-    if (auto done = copy_all(entry.path(), *folder / name); !done) return done.error();
+    if (auto status = copy_all(entry.path(), *folder / name); !status) return status.error();
   }
   if (code) return failed(run.folder, code);
   return folder->string();
@@ -76,10 +77,10 @@ Result<std::string> copy_job_results(std::string_view id, const JobState& state,
     const fs::path to = *folder / fs::path(log).filename();
     std::error_code code;
     if (fs::exists(to, code)) continue;
-    if (auto done = copy_if_there(log, to); !done) return done.error();
+    if (auto status = copy_if_there(log, to); !status) return status.error();
   }
   for (const auto& [from, to] : own_folders(id, state.folder)) {
-    if (auto done = copy_if_there(from, *folder / to); !done) return done.error();
+    if (auto status = copy_if_there(from, *folder / to); !status) return status.error();
   }
   return folder->string();
 }

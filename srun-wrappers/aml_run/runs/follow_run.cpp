@@ -97,7 +97,7 @@ Result<FollowedRun> follow_run(const Run& run,
     }
     if (choice != 'y') continue;
     say(concat({"cancelling the run ", run.name}));
-    if (auto done = cancel_run(run, "cancelled"); !done) say(done.error().message, commands::Tone::bad);
+    if (auto status = cancel_run(run, "cancelled"); !status) say(status.error().message, commands::Tone::bad);
     pause = shortest_pause;
   }
 }

@@ -1,18 +1,11 @@
 #include "aml_run/runs/run.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "base/os/file_descriptor.hpp"
+#include "aml_run/owned_folder.hpp"
 #include "base/text/text.hpp"
-#include "shared/programs.hpp"
 
 namespace amldist::run {
 namespace {
@@ -20,10 +13,11 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 using text::concat;
+using Missing = OwnedFolder::Missing;
 
 constexpr std::size_t longest_run_file = std::size_t{16} * 1024 * 1024;
 
-std::string run_file(const std::string& folder) { return folder + "/run.json"; }
+constexpr const char* run_file = "run.json";
 
 ordered_json job_to_json(const RunJob& job) {
   return {{"name", job.name},     {"needs", job.needs},           {"after_any_end", job.after_any_end},
@@ -41,30 +35,30 @@ RunJob job_of(const ordered_json& json) {
   return job;
 }
 
-Result<Run> read_run(const std::string& folder) {
-  const auto content = commands::read_file(run_file(folder), longest_run_file);
+Result<Run> read_run(const OwnedFolder& folder) {
+  const auto content = folder.read(run_file, longest_run_file);
   if (!content) return content.error();
   try {
     const auto json = ordered_json::parse(*content);
     Run run;
-    run.folder = folder;
-    run.name = fs::path(folder).filename().string();
+    run.folder = folder.path();
+    run.name = fs::path(run.folder).filename().string();
     run.kind = json.at("kind").get<std::string>();
     run.source = json.at("source").get<std::string>();
     run.continue_on_failure = json.at("continue_on_failure").get<bool>();
     for (const auto& job : json.at("jobs")) run.jobs.push_back(job_of(job));
+    const auto scripts = folder.enter("jobs", Missing::fails);
+    if (!scripts) return scripts.error();
     for (RunJob& job : run.jobs) {
-      auto script = commands::read_file(concat({folder, "/jobs/", job.name, ".sh"}), longest_run_file);
-      if (script) job.script = std::move(*script);
+      auto script = scripts->read(job.name + ".sh", longest_run_file);
+      if (!script) return script.error();
+      job.script = std::move(*script);
     }
     return run;
   } catch (const nlohmann::json::exception&) {
-    return Error{Errc::invalid_argument, concat({run_file(folder), " is not what aml-run wrote: it cannot be read"})};
+    return Error{Errc::invalid_argument,
+                 concat({folder.path(), "/", run_file, " cannot be read: it is not what aml-run wrote"})};
   }
-}
-
-Error cannot_write(const std::string& path) {
-  return {Errc::unavailable, concat({text::quote(path), " cannot be written: ", std::strerror(errno)})};
 }
 
 bool has_job(const Run& run, std::string_view id) {
@@ -112,41 +106,37 @@ std::string next_run_name(std::string_view wanted) {
   }
 }
 
-Result<void> replace_file(const std::string& path, std::string_view content) {
-  const std::string temporary = concat({path, ".", std::to_string(::getpid())});
-  {
-    const FileDescriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (!file) return cannot_write(temporary);
-    while (!content.empty()) {
-      const ssize_t count = ::write(file.get(), content.data(), content.size());
-      if (count < 0 && errno != EINTR) return cannot_write(temporary);
-      if (count > 0) content.remove_prefix(static_cast<std::size_t>(count));
-    }
-  }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) return cannot_write(path);
-  return {};
-}
-
 Result<void> save_run(const Run& run) {
+  const auto folder = OwnedFolder::open(run.folder);
+  if (!folder) return folder.error();
   auto jobs = ordered_json::array();
   for (const RunJob& job : run.jobs) jobs.push_back(job_to_json(job));
   const ordered_json json = {{"kind", run.kind},
                              {"source", run.source},
                              {"continue_on_failure", run.continue_on_failure},
                              {"jobs", std::move(jobs)}};
-  return replace_file(run_file(run.folder), json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+  return folder->write(run_file, json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+}
+
+Result<std::string> make_run_folder(const std::string& name) {
+  const std::string place = fs::path(runs_folder()).parent_path().string();
+  const auto runs = OwnedFolder::open(place, "aml-runs", Missing::is_made);
+  if (!runs) return runs.error();
+  const auto folder = runs->make(name);
+  return folder ? Result<std::string>(folder->path()) : Result<std::string>(folder.error());
 }
 
 Result<void> create_run(const Run& run) {
-  std::error_code wrong;
-  for (const char* const folder : {"/jobs", "/logs", "/state"}) {
-    fs::create_directories(run.folder + folder, wrong);
-    if (wrong) {
-      return Error{Errc::unavailable, concat({text::quote(run.folder + folder), " cannot be made: ", wrong.message()})};
-    }
+  if (auto status = make_run_folder(run.name); !status) return status.error();
+  const auto folder = OwnedFolder::open(run.folder);
+  if (!folder) return folder.error();
+  for (const char* const name : {"jobs", "logs", "state"}) {
+    if (auto status = folder->make(name); !status) return status.error();
   }
+  const auto scripts = folder->enter("jobs", Missing::fails);
+  if (!scripts) return scripts.error();
   for (const RunJob& job : run.jobs) {
-    if (auto done = replace_file(concat({run.folder, "/jobs/", job.name, ".sh"}), job.script); !done) return done;
+    if (auto status = scripts->write(job.name + ".sh", job.script); !status) return status;
   }
   return save_run(run);
 }
@@ -154,40 +144,50 @@ Result<void> create_run(const Run& run) {
 Result<Run> open_run(std::string_view id) {
   const std::string name(id);
   std::error_code ignored;
-  for (const std::string& folder :
+  for (const std::string& path :
        {concat({runs_folder(), "/", name}), fs::absolute(name, ignored).lexically_normal().string()}) {
-    if (!name.empty() && fs::exists(run_file(folder), ignored)) return read_run(folder);
+    if (name.empty() || !fs::exists(concat({path, "/", run_file}), ignored)) continue;
+    const auto folder = OwnedFolder::open(path);
+    return folder ? read_run(*folder) : Result<Run>(folder.error());
   }
-  for (Run& run : all_runs()) {
+  auto runs = all_runs();
+  if (!runs) return runs.error();
+  for (Run& run : *runs) {
     if (has_job(run, id)) return std::move(run);
   }
   return Error{Errc::not_found, concat({"there is no run ", text::quote(id), " in ", runs_folder(),
                                         ": aml-run --list shows those there are"})};
 }
 
-std::vector<Run> all_runs() {
-  std::vector<std::string> folders;
+Result<std::vector<Run>> all_runs() {
+  std::vector<std::string> names;
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(runs_folder(), ignored)) {
-    if (fs::exists(run_file(entry.path().string()), ignored)) folders.push_back(entry.path().string());
-  }
-  std::ranges::sort(folders);
+  for (const auto& entry : fs::directory_iterator(runs_folder(), ignored))
+    names.push_back(entry.path().filename().string());
   std::vector<Run> runs;
-  for (const std::string& folder : folders) {
-    if (auto run = read_run(folder)) runs.push_back(std::move(*run));
+  if (names.empty()) return runs;
+  const auto folder = OwnedFolder::open(fs::path(runs_folder()).parent_path().string(), "aml-runs", Missing::fails);
+  if (!folder) return folder.error();
+  std::ranges::sort(names);
+  for (const std::string& name : names) {
+    const auto own = folder->enter(name, Missing::fails);
+    auto run = own ? read_run(*own) : Result<Run>(own.error());
+    if (run) runs.push_back(std::move(*run));
   }
   return runs;
 }
 
 void mark_stopped(const Run& run, std::string_view why) {
-  const FileDescriptor file(::open((run.folder + "/stopped").c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (file && ::write(file.get(), why.data(), why.size()) < 0) ::unlink((run.folder + "/stopped").c_str());
+  if (const auto folder = OwnedFolder::open(run.folder)) static_cast<void>(folder->create("stopped", why));
 }
 
-void clear_stopped(const Run& run) { ::unlink((run.folder + "/stopped").c_str()); }
+void clear_stopped(const Run& run) {
+  if (const auto folder = OwnedFolder::open(run.folder)) folder->remove("stopped");
+}
 
 std::string why_stopped(const Run& run) {
-  const auto text = commands::read_file(run.folder + "/stopped", 4096);
+  const auto folder = OwnedFolder::open(run.folder);
+  const auto text = folder ? folder->read("stopped", 4096) : Result<std::string>(folder.error());
   if (!text) return {};
   return text->empty() ? "no reason is given" : *text;
 }

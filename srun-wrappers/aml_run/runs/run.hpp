@@ -48,22 +48,21 @@ struct Run {
 /// The name of the next run called `wanted`: "train-3", if there are two. Letters, digits, - and _ of `wanted` stay.
 [[nodiscard]] std::string next_run_name(std::string_view wanted);
 
-/// Makes the run's folder and writes the scripts and run.json. Errors: unavailable.
+/// Makes the folder of a new run, and returns its path. Errors: invalid_argument (it is there), unavailable.
+[[nodiscard]] Result<std::string> make_run_folder(const std::string& name);
+/// Makes the run's folder and writes the scripts and run.json. Errors: as above.
 [[nodiscard]] Result<void> create_run(const Run& run);
 /// Writes run.json anew. Errors: unavailable.
 [[nodiscard]] Result<void> save_run(const Run& run);
 /// A run by its name, its folder, or the number of one of its jobs. Errors: not_found, invalid_argument (not a run).
 [[nodiscard]] Result<Run> open_run(std::string_view id);
-/// All runs, in the order of their names.
-[[nodiscard]] std::vector<Run> all_runs();
+/// All runs, in the order of their names. Errors: unavailable, others can change them.
+[[nodiscard]] Result<std::vector<Run>> all_runs();
 
 /// Notes that nothing more of the run is to start. A second reason changes nothing.
 void mark_stopped(const Run& run, std::string_view why);
 void clear_stopped(const Run& run);
 /// Why the run was stopped; empty: it was not.
 [[nodiscard]] std::string why_stopped(const Run& run);
-
-/// Writes a whole file in one go, so that a reader sees the old one or the new one. Errors: unavailable.
-[[nodiscard]] Result<void> replace_file(const std::string& path, std::string_view content);
 
 }  // namespace amldist::run

@@ -44,8 +44,7 @@ std::string padded(const std::string& text, std::size_t width) {
   return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
 }
 
-}  // namespace
-
+/// How deep a job stands: behind all that it needs.
 std::vector<std::size_t> columns_of(const Run& run) {
   std::vector<std::size_t> columns(run.jobs.size(), 0);
   for (std::size_t i = 0; i < run.jobs.size(); ++i) {
@@ -57,6 +56,8 @@ std::vector<std::size_t> columns_of(const Run& run) {
   }
   return columns;
 }
+
+}  // namespace
 
 std::vector<std::string> draw_run(const Run& run, const RunState& state, bool colour) {
   const auto columns = columns_of(run);

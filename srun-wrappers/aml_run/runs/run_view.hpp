@@ -17,13 +17,7 @@ namespace amldist::run {
 /// "trials".
 [[nodiscard]] std::string run_to_json(const Run& run, const RunState& state);
 
-/// The graph as a picture: the jobs in columns, from left to right as they need each other.
-[[nodiscard]] std::string run_to_svg(const Run& run, const RunState& state);
-
 /// One word: "running", "completed", "failed", "cancelled", "waiting".
 [[nodiscard]] std::string word_for(const RunState& state);
-
-/// In which column a job stands: behind all that it needs.
-[[nodiscard]] std::vector<std::size_t> columns_of(const Run& run);
 
 }  // namespace amldist::run

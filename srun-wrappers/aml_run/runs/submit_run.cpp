@@ -7,7 +7,6 @@
 #include "base/text/text.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
-#include "shared/shell.hpp"
 #include "shared/terminal.hpp"
 
 namespace amldist::run {
@@ -59,28 +58,13 @@ std::vector<std::string> sbatch_words(const Run& run, const RunJob& job, const s
 
 }  // namespace
 
-void place_in_run(const Run& run, const std::string& job_name, Plan& plan) {
-  const std::string tool = shell::quote(commands::sibling_program("aml-run"));
-  const std::string folder = shell::quote(run.folder);
-  plan.record = concat({run.folder, "/state/", job_name});
-  plan.record_variable.clear();
-  if (!plan.job.has("output"))
-    plan.job.set("output", concat({shell::without_patterns(run.folder), "/logs/", job_name, ".out"}));
-  plan.first_lines.push_back(concat({tool, " --may-start ", folder, " || exit"}));
-  if (!run.continue_on_failure) {
-    plan.first_lines.emplace_back("# A job that fails ends the run.");
-    plan.first_lines.push_back(concat({"trap 'job_end=$?; ((job_end == 0)) || ", tool, " --stop-run \"$run_folder\" ",
-                                       shell::quote(job_name), "' EXIT"}));
-    plan.first_lines.insert(plan.first_lines.begin(), concat({"run_folder=", folder}));
-  }
-}
-
 std::optional<Refusal> submit_run(Run& run, const std::map<std::string, Share>& wanted) {
   for (RunJob& job : run.jobs) {
     if (!wanted.contains(job.name)) continue;
     auto answer = submit(job.script, sbatch_words(run, job, wanted));
     if (auto* const refusal = std::get_if<Refusal>(&answer)) {
-      if (auto done = cancel_run(run, concat({job.name, " was refused"})); !done) commands::say(done.error().message);
+      if (auto status = cancel_run(run, concat({job.name, " was refused"})); !status)
+        commands::say(status.error().message);
       return std::move(*refusal);
     }
     const auto& submitted = std::get<Submitted>(answer);
@@ -90,10 +74,10 @@ std::optional<Refusal> submit_run(Run& run, const std::map<std::string, Share>& 
       if (const auto never = why_never(submitted.id, *state); !never.empty())
         commands::say(concat({job.name, ": ", never}), commands::Tone::bad);
     }
-    if (auto saved = save_run(run); !saved) return Refusal{commands::exit_failed, saved.error().message};
+    if (auto status = save_run(run); !status) return Refusal{commands::exit_failed, status.error().message};
     // A first job may have failed before the last one was submitted.
     if (const auto why = why_stopped(run); !why.empty()) {
-      if (auto done = cancel_run(run, why); !done) commands::say(done.error().message);
+      if (auto status = cancel_run(run, why); !status) commands::say(status.error().message);
       return std::nullopt;
     }
   }
@@ -116,22 +100,23 @@ Result<void> cancel_run(const Run& run, std::string_view why, std::string_view e
   return Error{Errc::unavailable, concat({"the jobs of ", run.name, " cannot be cancelled: ", text::trim(done->err)})};
 }
 
-std::optional<int> run_verb(const std::vector<std::string>& words) {
-  if (words.size() < 2 || (words[0] != "--stop-run" && words[0] != "--may-start")) return std::nullopt;
-  const auto run = open_run(words[1]);
+int may_start(const std::string& folder) {
+  const auto run = open_run(folder);
   if (!run) return commands::fail(run.error());
-  if (words[0] == "--may-start") {
-    const auto why = why_stopped(*run);
-    if (why.empty()) return commands::exit_done;
-    commands::say(concat({"this job does not start, since the run ", run->name, " was stopped: ", why}));
-    return commands::exit_failed;
-  }
-  const std::string job = words.size() > 2 ? words[2] : std::string("a job");
+  const auto why = why_stopped(*run);
+  if (why.empty()) return commands::exit_done;
+  commands::say(concat({"this job does not start, since the run ", run->name, " was stopped: ", why}));
+  return commands::exit_failed;
+}
+
+int stop_run(const std::string& folder, const std::string& job) {
+  const auto run = open_run(folder);
+  if (!run) return commands::fail(run.error());
   if (!why_stopped(*run).empty()) return commands::exit_done;
   commands::say(concat({job, " failed, which ends the other jobs of ", run->name,
                         " (settings.continue_on_step_failure: true lets them go on)"}));
-  const auto done = cancel_run(*run, concat({job, " failed"}), own_variable("SLURM_JOB_ID").value_or(""));
-  return done ? static_cast<int>(commands::exit_done) : commands::fail(done.error());
+  const auto status = cancel_run(*run, concat({job, " failed"}), own_variable("SLURM_JOB_ID").value_or(""));
+  return status ? static_cast<int>(commands::exit_done) : commands::fail(status.error());
 }
 
 }  // namespace amldist::run

@@ -6,15 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "aml_run/plan.hpp"
 #include "aml_run/runs/run.hpp"
 #include "aml_run/slurm_job.hpp"
 
 namespace amldist::run {
-
-/// Gives a job's plan what it needs in a run: its log and its record, a look at whether the run was stopped, and the
-/// end of the others if it fails and the run does not continue on failure.
-void place_in_run(const Run& run, const std::string& job_name, Plan& plan);
 
 /// What is submitted of a job.
 struct Share {
@@ -29,8 +24,10 @@ struct Share {
 /// Ends all jobs of the run but `except`. Errors: unavailable.
 [[nodiscard]] Result<void> cancel_run(const Run& run, std::string_view why, std::string_view except = {});
 
-/// Answers what the scripts of a run's jobs ask, as `aml-run --stop-run FOLDER JOB` and `--may-start FOLDER`; returns
-/// the exit status. nullopt: something else was asked.
-[[nodiscard]] std::optional<int> run_verb(const std::vector<std::string>& words);
+/// Whether a job of the run in `folder` may start: exit_done, or says why not. Asked by the job's script.
+[[nodiscard]] int may_start(const std::string& folder);
+
+/// Ends the other jobs of the run, since `job` failed. Asked by the job's script; returns the exit status.
+[[nodiscard]] int stop_run(const std::string& folder, const std::string& job);
 
 }  // namespace amldist::run

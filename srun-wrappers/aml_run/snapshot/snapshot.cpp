@@ -7,6 +7,7 @@
 
 #include <filesystem>
 
+#include "aml_run/owned_folder.hpp"
 #include "aml_run/snapshot/ignore_list.hpp"
 #include "base/os/file_descriptor.hpp"
 #include "base/text/text.hpp"
@@ -81,6 +82,7 @@ class Copier {
 }  // namespace
 
 Result<void> take_snapshot(const std::string& from, const std::string& to) {
+  if (auto status = OwnedFolder::open(to, OwnedFolder::Missing::is_made); !status) return status.error();
   return Copier(from, to).copy_folder(from, "");
 }
 

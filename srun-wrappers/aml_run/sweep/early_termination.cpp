@@ -4,10 +4,10 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <numeric>
 #include <optional>
 
+#include "aml_run/yaml_reading.hpp"
 #include "base/text/text.hpp"
 
 namespace amldist::run {
@@ -98,13 +98,13 @@ class PolicyReader {
     else if (name == "median_stopping") policy_.kind = PolicyKind::median_stopping;
     else if (name == "truncation_selection") policy_.kind = PolicyKind::truncation_selection;
     else
-      return error_at(
-          file_, type != nullptr ? type->location : value_.location,
-          concat({"early_termination.type is ", quote(name), ": use bandit, median_stopping or truncation_selection"}));
+      return error_at(file_, type != nullptr ? type->location : value_.location,
+                      concat({"invalid value ", quote(name),
+                              " for early_termination.type: use bandit, median_stopping or truncation_selection"}));
     for (const YamlEntry& entry : value_.entries) {
-      if (auto done = read_key(entry); !done) return done.error();
+      if (auto status = read_key(entry); !status) return status.error();
     }
-    if (auto done = check(); !done) return done.error();
+    if (auto status = check(); !status) return status.error();
     return policy_;
   }
 
@@ -116,7 +116,7 @@ class PolicyReader {
     if (entry.key == "type") return {};
     if (entry.key == "evaluation_interval" || entry.key == "delay_evaluation") {
       const auto number = text::to_number(text, 1'000'000);
-      if (!number) return wrong(entry, "give a whole number, 0 or more");
+      if (!number) return wrong(entry, "use a whole number, 0 or more");
       // 0 is Azure ML's default: every report, as 1 is.
       if (entry.key == "evaluation_interval") policy_.interval = std::max<std::size_t>(1, *number);
       else policy_.delay = static_cast<std::size_t>(*number);
@@ -134,10 +134,10 @@ class PolicyReader {
   }
 
   Result<void> read_number(const YamlEntry& entry, double& to) const {
-    char* end = nullptr;
-    to = std::strtod(entry.value.text.c_str(), &end);
-    const bool good = !entry.value.text.empty() && *end == '\0' && std::isfinite(to) && to >= 0;
-    return good ? Result<void>() : wrong(entry, "give a number, 0 or more");
+    const auto number = finite_number(entry.value.text);
+    if (!number || *number < 0) return wrong(entry, "use a number, 0 or more");
+    to = *number;
+    return {};
   }
 
   [[nodiscard]] Result<void> check() const {
@@ -152,8 +152,9 @@ class PolicyReader {
   }
 
   [[nodiscard]] Error wrong(const YamlEntry& entry, std::string_view what) const {
-    return error_at(file_, entry.value.location,
-                    concat({"early_termination.", entry.key, " is ", quote(entry.value.text), ": ", what}));
+    return error_at(
+        file_, entry.value.location,
+        concat({"invalid value ", quote(entry.value.text), " for early_termination.", entry.key, ": ", what}));
   }
 
   std::string_view file_;

@@ -3,12 +3,11 @@
 #include <regex.h>
 
 #include <array>
-#include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "aml_run/yaml_reading.hpp"
 #include "base/text/text.hpp"
 #include "shared/programs.hpp"
 
@@ -20,13 +19,7 @@ using nlohmann::json;
 
 constexpr std::size_t longest_metrics = std::size_t{64} * 1024 * 1024;
 
-std::optional<double> number_of(std::string_view text) {
-  const std::string copy(text::trim(text));
-  char* end = nullptr;
-  const double number = std::strtod(copy.c_str(), &end);
-  const bool whole = !copy.empty() && *end == '\0' && std::isfinite(number);
-  return whole ? std::optional(number) : std::nullopt;
-}
+std::optional<double> number_of(std::string_view text) { return finite_number(std::string(text::trim(text))); }
 
 std::optional<double> in_json(std::string_view line, std::string_view metric) {
   const auto value = json::parse(line, nullptr, false);

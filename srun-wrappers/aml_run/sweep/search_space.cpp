@@ -9,6 +9,7 @@
 #include <numbers>
 #include <optional>
 
+#include "aml_run/yaml_reading.hpp"
 #include "base/text/text.hpp"
 #include "shared/shell.hpp"
 
@@ -41,11 +42,7 @@ constexpr std::array<Distribution, 10> distributions = {
      {"qlognormal", SpreadKind::lognormal, "mu", "sigma", true}}};
 
 std::optional<double> number_of(const YamlValue* value) {
-  if (value == nullptr || value->kind != YamlKind::scalar) return std::nullopt;
-  char* end = nullptr;
-  const double number = std::strtod(value->text.c_str(), &end);
-  const bool whole = !value->text.empty() && end == value->text.c_str() + value->text.size() && std::isfinite(number);
-  return whole ? std::optional(number) : std::nullopt;
+  return value != nullptr && value->kind == YamlKind::scalar ? finite_number(value->text) : std::nullopt;
 }
 
 /// The shortest text that reads back as the same number; with a quantum without the last digits' noise.
@@ -103,7 +100,7 @@ class ParameterReader {
   Result<Parameter> read() {
     if (!shell::is_name(entry_.key)) return wrong(entry_.location, "is not a valid name: use letters, digits and _");
     const YamlValue* const type = entry_.value.find("type");
-    if (type == nullptr) return wrong(entry_.location, "has no type: give choice, uniform, ...");
+    if (type == nullptr) return wrong(entry_.location, "has no type: use choice, uniform, ...");
     const auto* const found = std::ranges::find(distributions, text::to_lower(type->text), &Distribution::type);
     if (found == distributions.end()) return unknown(*type);
     Parameter out;
@@ -124,7 +121,7 @@ class ParameterReader {
     names.reserve(distributions.size());
     for (const Distribution& each : distributions) names.push_back(each.type);
     const auto near = text::nearest(type.text, names);
-    return wrong(type.location, concat({"cannot be ", quote(type.text),
+    return wrong(type.location, concat({"has the unknown type ", quote(type.text),
                                         near ? concat({": did you mean '", *near, "'?"})
                                              : concat({": use one of ", text::join(names)})}));
   }
@@ -132,7 +129,7 @@ class ParameterReader {
   Result<void> read_choice(Parameter& out) const {
     const YamlValue* const values = entry_.value.find("values");
     if (values == nullptr || values->kind != YamlKind::list || values->items.empty()) {
-      return wrong(entry_.location, "is a choice without values: give a list");
+      return wrong(entry_.location, "is a choice without values: write a list");
     }
     for (const YamlValue& value : values->items) {
       if (holds_distribution(value)) {
@@ -154,14 +151,14 @@ class ParameterReader {
       return {};
     };
     if (!distribution.first.empty()) {
-      if (auto done = read(distribution.first, out.low); !done) return done;
+      if (auto status = read(distribution.first, out.low); !status) return status;
     }
-    if (auto done = read(distribution.second, out.high); !done) return done;
+    if (auto status = read(distribution.second, out.high); !status) return status;
     if (distribution.has_quantum) {
-      if (auto done = read("q", out.quantum); !done) return done;
+      if (auto status = read("q", out.quantum); !status) return status;
       if (out.quantum <= 0) return wrong(entry_.value.find("q")->location, "has a q that is not above 0");
     }
-    if (auto done = check_order(out); !done) return done;
+    if (auto status = check_order(out); !status) return status;
     return check_keys({distribution.first, distribution.second, distribution.has_quantum ? "q" : ""});
   }
 

@@ -1,9 +1,7 @@
 #include "aml_run/sweep/sweep_file.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
-#include <span>
 
 #include "aml_run/components/component.hpp"
 #include "base/text/text.hpp"
@@ -15,43 +13,15 @@ using text::concat;
 using text::quote;
 using YamlKind = YamlValue::Kind;
 
-constexpr std::array<std::string_view, 26> sweep_keys = {"$schema",
-                                                         "type",
-                                                         "name",
-                                                         "display_name",
-                                                         "experiment_name",
-                                                         "description",
-                                                         "tags",
-                                                         "trial",
-                                                         "inputs",
-                                                         "outputs",
-                                                         "compute",
-                                                         "limits",
-                                                         "sampling_algorithm",
-                                                         "search_space",
-                                                         "objective",
-                                                         "identity",
-                                                         "early_termination",
-                                                         "resources",
-                                                         "queue_settings",
-                                                         "services",
-                                                         "properties",
-                                                         "id",
-                                                         "status",
-                                                         "creation_context",
-                                                         "component",
-                                                         "environment_variables"};
-constexpr std::array<std::string_view, 5> limit_keys = {"max_total_trials", "max_concurrent_trials", "timeout",
-                                                        "trial_timeout", "max_trials"};
-constexpr std::array<std::string_view, 2> objective_keys = {"goal", "primary_metric"};
+constexpr std::string_view sweep_keys =
+    "$schema type name display_name experiment_name description tags trial inputs outputs compute limits "
+    "sampling_algorithm search_space objective identity early_termination resources queue_settings services properties "
+    "id status creation_context component environment_variables";
+constexpr std::string_view limit_keys = "max_total_trials max_concurrent_trials timeout trial_timeout max_trials";
+constexpr std::string_view objective_keys = "goal primary_metric";
 /// Of the sweep, and of each of its trials.
-constexpr std::array<std::string_view, 11> handed_on = {
-    "name",     "display_name", "experiment_name", "description", "tags",  "compute",
-    "identity", "resources",    "queue_settings",  "services",    "inputs"};
-
-std::string text_of(const YamlValue* value) {
-  return value != nullptr && value->kind == YamlKind::scalar ? value->text : std::string();
-}
+constexpr std::string_view handed_on =
+    "name display_name experiment_name description tags compute identity resources queue_settings services inputs";
 
 class SweepReader {
  public:
@@ -59,11 +29,11 @@ class SweepReader {
       : file_(file), folder_(folder), root_(root) {}
 
   Result<Sweep> read() {
-    if (auto done = check_keys(root_, sweep_keys, "a sweep"); !done) return done.error();
+    if (auto status = check_keys(root_, sweep_keys, "a sweep"); !status) return status.error();
     using Step = Result<void> (SweepReader::*)();
     for (const Step step : {&SweepReader::space, &SweepReader::objective, &SweepReader::limits, &SweepReader::sampling,
                             &SweepReader::termination, &SweepReader::trial}) {
-      if (auto done = (this->*step)(); !done) return done.error();
+      if (auto status = (this->*step)(); !status) return status.error();
     }
     return std::move(sweep_);
   }
@@ -74,7 +44,8 @@ class SweepReader {
     return error_at(file_, value != nullptr ? value->location : root_.location, sentence, code);
   }
 
-  Result<void> check_keys(const YamlValue& map, std::span<const std::string_view> known, std::string_view where) const {
+  Result<void> check_keys(const YamlValue& map, std::string_view keys, std::string_view where) const {
+    const auto known = text::split(keys, ' ');
     for (const YamlEntry& entry : map.entries) {
       if (std::ranges::find(known, entry.key) != known.end()) continue;
       const auto near = text::nearest(entry.key, known);
@@ -98,12 +69,13 @@ class SweepReader {
     const YamlValue* const value = root_.find("objective");
     if (value == nullptr || value->kind != YamlKind::map)
       return wrong(value, "a sweep has an objective: give goal and primary_metric");
-    if (auto done = check_keys(*value, objective_keys, "objective"); !done) return done;
-    const std::string goal = text::to_lower(text_of(value->find("goal")));
+    if (auto status = check_keys(*value, objective_keys, "objective"); !status) return status;
+    const std::string goal = text::to_lower(value->text_of("goal"));
     if (goal != "minimize" && goal != "maximize")
-      return wrong(value->find("goal"), concat({"objective.goal is ", quote(goal), ": give minimize or maximize"}));
+      return wrong(value->find("goal"),
+                   concat({"invalid value ", quote(goal), " for objective.goal: use minimize or maximize"}));
     sweep_.maximize = goal == "maximize";
-    sweep_.metric = text_of(value->find("primary_metric"));
+    sweep_.metric = value->text_of("primary_metric");
     if (sweep_.metric.empty())
       return wrong(value, "objective has no primary_metric: give the name under which the trials log it");
     return {};
@@ -113,14 +85,14 @@ class SweepReader {
     const YamlValue* const value = root_.find("limits");
     if (value == nullptr) return {};
     if (value->kind != YamlKind::map) return wrong(value, "limits is not a map: write 'key: value' lines below it");
-    if (auto done = check_keys(*value, limit_keys, "limits"); !done) return done;
+    if (auto status = check_keys(*value, limit_keys, "limits"); !status) return status;
     const auto read = [&](std::string_view key, std::uint64_t& to, std::uint64_t most) -> Result<void> {
       const YamlValue* const limit = value->find(key);
       if (limit == nullptr) return {};
       const auto number = text::to_number(limit->text, most);
       if (!number || *number == 0)
-        return wrong(limit, concat({"limits.", key, " is ", quote(limit->text), ": give a whole number, 1 to ",
-                                    std::to_string(most)}));
+        return wrong(limit, concat({"invalid value ", quote(limit->text), " for limits.", key,
+                                    ": use a whole number, 1 to ", std::to_string(most)}));
       to = *number;
       return {};
     };
@@ -131,7 +103,7 @@ class SweepReader {
           {"max_concurrent_trials", &concurrent, most_trials},
           {"timeout", &sweep_.timeout_seconds, 31'536'000},
           {"trial_timeout", &trial_seconds_, 31'536'000}}) {
-      if (auto done = read(key, *to, most); !done) return done;
+      if (auto status = read(key, *to, most); !status) return status;
     }
     sweep_.concurrent = static_cast<std::uint32_t>(concurrent);
     return {};
@@ -143,26 +115,27 @@ class SweepReader {
     std::uint64_t seed = 0;
     const YamlValue* named = value;
     if (value != nullptr && value->kind == YamlKind::map) {
-      constexpr std::array<std::string_view, 4> keys = {"type", "seed", "rule", "logbase"};
-      if (auto done = check_keys(*value, keys, "sampling_algorithm"); !done) return done;
+      if (auto status = check_keys(*value, "type seed rule logbase", "sampling_algorithm"); !status) return status;
       named = value->find("type");
       if (const YamlValue* const given = value->find("seed")) {
         const auto number = text::to_number(given->text, UINT64_MAX);
         if (!number)
-          return wrong(given, concat({"sampling_algorithm.seed is ", quote(given->text), ": give a whole number"}));
+          return wrong(given, concat({"invalid value ", quote(given->text),
+                                      " for sampling_algorithm.seed: use a whole number"}));
         seed = *number;
       }
     }
     if (named != nullptr) name = text::to_lower(named->text);
-    if (value != nullptr && text::to_lower(text_of(value->find("rule"))) == "sobol") name = "sobol";
+    if (value != nullptr && text::to_lower(value->text_of("rule")) == "sobol") name = "sobol";
     if (name == "bayesian") {
       return wrong(named,
-                   "sampling_algorithm bayesian is not done here, since each trial would wait for the ones before it: "
+                   "sampling_algorithm bayesian is not supported, since each trial would wait for the ones before it: "
                    "use random, sobol or grid");
     }
     const bool known = name == "grid" || name == "random" || name == "sobol";
     if (!known)
-      return wrong(named, concat({"sampling_algorithm cannot be ", quote(name), ": use grid, random or sobol"}));
+      return wrong(named,
+                   concat({"invalid value ", quote(name), " for sampling_algorithm: use grid, random or sobol"}));
     const Sampling how = name == "grid" ? Sampling::grid : name == "sobol" ? Sampling::sobol : Sampling::random;
     if (how != Sampling::grid && count_ == 0)
       return wrong(root_.find("limits"), "limits.max_total_trials is not given: say how many trials there are");
@@ -188,10 +161,11 @@ class SweepReader {
     auto component = load_component(file_, folder_, "trial", *reference);
     if (!component) return component.error();
     YamlValue job = YamlValue::map(root_.location);
+    const auto of_trials = text::split(handed_on, ' ');
     for (const YamlEntry& entry : root_.entries) {
-      if (std::ranges::find(handed_on, entry.key) != handed_on.end()) job.entries.push_back(entry);
+      if (std::ranges::find(of_trials, entry.key) != of_trials.end()) job.entries.push_back(entry);
     }
-    if (auto done = outputs(job); !done) return done;
+    if (auto status = outputs(job); !status) return status;
     make_paths_absolute(job, folder_);
     auto bound = component->root.find("inputs") != nullptr
                      ? bind_component(file_, *component, job, root_.find("search_space"))

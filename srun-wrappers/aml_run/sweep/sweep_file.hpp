@@ -23,9 +23,8 @@ struct Sweep {
   std::string metric;
   TerminationPolicy policy;
   std::uint32_t concurrent = 0;                ///< 0: all at a time
-  std::uint64_t timeout_seconds = 0;           ///< of the whole sweep; 0: none
+  std::uint64_t timeout_seconds = 0;           ///< of the whole sweep; 0: unlimited
   std::map<std::string, std::string> outputs;  ///< name: path, where the best trial's output is to appear
-  std::vector<Ignored> ignored;
 };
 
 /// Reads the sweep; local paths are meant from `folder`. Errors: what is wrong and where; sampling that is not done

@@ -1,8 +1,8 @@
 #include "aml_run/sweep/sweep_store.hpp"
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "aml_run/owned_folder.hpp"
 #include "aml_run/sweep/metrics.hpp"
 #include "base/text/text.hpp"
 #include "shared/programs.hpp"
@@ -49,10 +49,13 @@ std::string trial_folder(const std::string& sweep_folder, std::uint32_t number) 
 }
 
 Result<void> write_sweep(const std::string& folder, const SweepRecord& record) {
-  std::error_code wrong;
+  const auto sweep = OwnedFolder::open(folder, OwnedFolder::Missing::is_made);
+  if (!sweep) return sweep.error();
+  const auto trials = sweep->enter("trials", OwnedFolder::Missing::is_made);
+  if (!trials) return trials.error();
   for (std::uint32_t number = 1; number <= record.trials.size(); ++number) {
-    std::filesystem::create_directories(trial_folder(folder, number), wrong);
-    if (wrong) return Error{Errc::unavailable, concat({text::quote(folder), " cannot be made: ", wrong.message()})};
+    if (auto status = trials->enter(std::to_string(number), OwnedFolder::Missing::is_made); !status)
+      return status.error();
   }
   const ordered_json json = {{"names", record.names},
                              {"trials", record.trials},
@@ -62,11 +65,13 @@ Result<void> write_sweep(const std::string& folder, const SweepRecord& record) {
                              {"policy", policy_to_json(record.policy)},
                              {"timeout_seconds", record.timeout_seconds},
                              {"outputs", record.outputs}};
-  return replace_file(folder + "/sweep.json", json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+  return sweep->write("sweep.json", json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
 }
 
 Result<SweepRecord> read_sweep_record(const std::string& folder) {
-  const auto content = commands::read_file(folder + "/sweep.json", longest_sweep_file);
+  const auto sweep = OwnedFolder::open(folder);
+  if (!sweep) return sweep.error();
+  const auto content = sweep->read("sweep.json", longest_sweep_file);
   if (!content) return content.error();
   try {
     const auto json = ordered_json::parse(*content);
@@ -81,7 +86,7 @@ Result<SweepRecord> read_sweep_record(const std::string& folder) {
     record.outputs = json.at("outputs").get<std::map<std::string, std::string>>();
     return record;
   } catch (const nlohmann::json::exception&) {
-    return Error{Errc::invalid_argument, concat({folder, "/sweep.json is not what aml-run wrote: it cannot be read"})};
+    return Error{Errc::invalid_argument, concat({folder, "/sweep.json cannot be read: it is not what aml-run wrote"})};
   }
 }
 

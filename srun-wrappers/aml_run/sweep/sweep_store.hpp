@@ -29,7 +29,7 @@ struct SweepRecord {
   bool maximize = false;
   std::string pattern;  ///< of the metric in the log; empty: it is not looked for there
   TerminationPolicy policy;
-  std::uint64_t timeout_seconds = 0;  ///< of the whole sweep, from its first trial's start; 0: none
+  std::uint64_t timeout_seconds = 0;  ///< of the whole sweep, from its first trial's start; 0: unlimited
   std::map<std::string, std::string> outputs;
 };
 
@@ -57,7 +57,7 @@ struct SweepResults {
 
 [[nodiscard]] Result<SweepResults> read_results(const std::string& folder, const std::vector<WorkState>& states);
 
-/// Which of `trials` is best; nullopt: none that counts has a metric.
+/// Which of `trials` is best; nullopt: no trial that counts has a metric.
 [[nodiscard]] std::optional<std::size_t> find_best(const std::vector<TrialResult>& trials, bool maximize);
 
 }  // namespace amldist::run

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "aml_run/runs/run_view.hpp"
+#include "aml_run/yaml_reading.hpp"
 #include "base/text/text.hpp"
 
 namespace amldist::run {
@@ -30,12 +29,9 @@ std::string metric_text(const TrialResult& trial) {
 /// A value in a cell: a long number is rounded, and its control characters and its length tamed.
 std::string cell(std::string_view text) {
   std::string out;
-  const std::string copy(text);
-  char* end = nullptr;
-  const double number = std::strtod(copy.c_str(), &end);
-  if (copy.size() > 10 && *end == '\0' && std::isfinite(number)) {
+  if (const auto number = text.size() > 10 ? finite_number(std::string(text)) : std::nullopt) {
     std::array<char, 32> short_form{};
-    std::snprintf(short_form.data(), short_form.size(), "%.6g", number);
+    std::snprintf(short_form.data(), short_form.size(), "%.6g", *number);
     return short_form.data();
   }
   for (const char c : text) out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
@@ -135,7 +131,7 @@ std::string summary_of(const SweepResults& results) {
   for (const auto& [state, count] : counts_of(results))
     out += concat({out.empty() ? "" : ", ", std::to_string(count), " ", state});
   out = concat({text::count(results.trials.size(), "trial"), ": ", out});
-  if (!results.best) return concat({out, "; none has reported ", metric});
+  if (!results.best) return concat({out, "; no trial has reported ", metric});
   const TrialResult& best = results.trials[*results.best];
   out += concat({"; best: trial ", std::to_string(best.number), " with ", metric, " ", metric_text(best), " ("});
   for (std::size_t i = 0; i < results.record.names.size(); ++i) {

@@ -17,9 +17,6 @@ namespace amldist::run {
 /// {"run", "kind", "state", "objective", "best", "trials": [{"trial", "parameters", "state", "metric", ...}]}
 [[nodiscard]] std::string sweep_to_json(const Run& run, const RunState& state, const SweepResults& results);
 
-/// The metric of every trial, and the parameters beside it as parallel axes.
-[[nodiscard]] std::string sweep_to_svg(const Run& run, const SweepResults& results);
-
 /// One sentence about the end: how many trials ended how, and the best.
 [[nodiscard]] std::string summary_of(const SweepResults& results);
 

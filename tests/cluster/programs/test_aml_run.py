@@ -24,13 +24,20 @@ pytestmark = pytest.mark.skipif(not AML_RUN.is_file(), reason="aml-run was not b
 
 
 @pytest.fixture
+def workdir(workdir):
+    """As /tmp: aml-run keeps nothing where everybody can replace it."""
+    workdir.chmod(0o1777)
+    return workdir
+
+
+@pytest.fixture
 def examples(workdir):
     """The examples where every node sees them and the job may write."""
     folder = workdir / "examples"
     for name in ("aml-run", "pytorch"):
         shutil.copytree(EXAMPLES / name, folder / name)
     for path in [folder, *folder.rglob("*")]:
-        path.chmod(0o777)
+        path.chmod(0o1777)
     return folder / "aml-run"
 
 

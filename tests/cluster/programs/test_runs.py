@@ -11,6 +11,14 @@ import time
 import pytest
 from cluster import READABLE
 
+
+@pytest.fixture
+def workdir(workdir):
+    """As /tmp: aml-run keeps nothing where everybody can replace it."""
+    workdir.chmod(0o1777)
+    return workdir
+
+
 AML_RUN = READABLE / "aml-run"
 
 pytestmark = pytest.mark.skipif(not AML_RUN.is_file(), reason="aml-run was not built (no yaml-cpp)")
@@ -67,14 +75,13 @@ def test_a_pipeline_of_twelve_jobs_fails_in_the_middle_and_is_resumed(cluster, w
     before = {job["name"]: job["job_id"] for job in run["jobs"]}
 
     flag.unlink()
-    done = aml_run(cluster, workdir, "--resume", run["run"], "--wait", "--json", "--svg", "graph.svg")
+    done = aml_run(cluster, workdir, "--resume", run["run"], "--wait", "--json")
     run = told(done)
     assert done.status == 0 and run["state"] == "completed", str(done)
     again = {job["name"] for job in run["jobs"] if job["job_id"] != before[job["name"]]}
     assert again == {"middle", "left", "right", "side", "merge", "end"}
     text = (workdir / "aml-runs" / run["run"] / "end/o/x").read_text()
     assert text.count("source1") == 3 and text.endswith(f"{run['run']}.end\n")
-    assert (workdir / "graph.svg").read_text().count("<title>") >= 12
     assert "nothing to run again" in aml_run(cluster, workdir, "--resume", run["run"]).err
 
 
@@ -119,7 +126,7 @@ def test_hostile_values_reach_the_program_as_they_are(cluster, workdir):
                  "command": "printf '%s\\0' ${{inputs.v}} \"${{inputs.d}}\" $[[--none ${{inputs.none}}]] > \"${{outputs.o}}\"/args"}
     folder = workdir / "two 'words'"
     folder.mkdir()
-    folder.chmod(0o777)
+    folder.chmod(0o1777)
     write(folder, component, "c.yml")
     file = write(folder, {"type": "pipeline", "inputs": {"p": HOSTILE}, "display_name": "$(touch evil) `x` 'y'",
                           "jobs": {"a": {"type": "command", "component": "./c.yml", "inputs": {"v": "${{parent.inputs.p}}"}}}})
@@ -146,7 +153,7 @@ SWEEP = {
 
 
 def test_a_sweep_of_fifty_trials_with_four_at_a_time(cluster, workdir):
-    done = aml_run(cluster, workdir, write(workdir, SWEEP), "--wait", "--json", "--svg", "sweep.svg")
+    done = aml_run(cluster, workdir, write(workdir, SWEEP), "--wait", "--json")
     sweep = told(done)
     trials = sweep["trials"]
     assert done.status == 0 and len(trials) == 50, str(done)
@@ -160,7 +167,6 @@ def test_a_sweep_of_fifty_trials_with_four_at_a_time(cluster, workdir):
     assert max(beside) <= 4, beside
     for trial in trials:
         assert pathlib.Path(trial["folder"], "model/kind").read_text() == f"{trial['parameters']['kind']} f\n"
-    assert "fifty" in (workdir / "sweep.svg").read_text()
     table = aml_run(cluster, workdir, "--show", "fifty-1").out
     assert table.count("\n") == 53 and f"best: trial {sweep['best']['trial']} " in table
 

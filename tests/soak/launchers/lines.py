@@ -22,8 +22,8 @@ UGLY = ["", "-1", "-.5", "-x", "a b", "-a b", "--x y", "=", "x=y", "-", "--nnode
 
 # Sentences by which a line is refused that a real tool takes: README.md says why.
 REASONS = ("not supported here", "'0' is not a number of slots", "cannot be read: No such file", "name them for all, or for none",
-           " can mean ", "is not possible here", "is not possible: give a whole number",
-           "how many processes there are is not said", "each needs its number of processes")
+           " can mean ", "aml-mpirun: invalid value", "use a whole number from",
+           "the number of processes is missing", "each needs its number of processes")
 
 
 class Refused(Exception):

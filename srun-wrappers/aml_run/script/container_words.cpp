@@ -1,4 +1,4 @@
-#include "aml_run/container.hpp"
+#include "aml_run/script/container_words.hpp"
 
 #include "base/text/text.hpp"
 #include "shared/shell.hpp"
@@ -13,12 +13,12 @@ bool names_file(std::string_view image) {
 }
 
 /// `"$PWD"` and the other folders that the job needs, each in its own place. Pyxis wants both names of a folder.
-std::string mounts(const Plan& plan, bool twice) {
+std::string mounts(const Container& container, bool twice) {
   std::string out = twice ? R"("$PWD:$PWD)" : R"("$PWD)";
   std::string rest;
-  for (const std::string& folder : plan.image_policy.mounts)
+  for (const std::string& folder : container.policy.mounts)
     rest += concat({",", folder, twice ? concat({":", folder}) : ""});
-  for (const std::string& folder : plan.mounts) rest += concat({",", folder, twice ? concat({":", folder}) : ""});
+  for (const std::string& folder : container.mounts) rest += concat({",", folder, twice ? concat({":", folder}) : ""});
   return concat({out, "\"", rest.empty() ? "" : shell::quote(rest)});
 }
 
@@ -39,19 +39,18 @@ std::string apptainer_name(std::string_view image) {
   return whole ? std::string(image) : concat({"docker://", image});
 }
 
-std::string container_words(const Plan& plan) {
-  if (plan.image.empty()) return {};
-  const bool pyxis = plan.image_policy.by == ImagePolicy::By::pyxis;
+std::string container_words(const Container& container) {
+  const bool pyxis = container.policy.by == ImagePolicy::By::pyxis;
   std::string out;
   if (pyxis) {
-    out = concat({shell::quote(concat({"--container-image=", pyxis_name(plan.image)})),
-                  " --container-mounts=", mounts(plan, true), " --container-workdir=\"$PWD\" "});
-    for (const std::string& option : plan.image_policy.options) out += shell::quote(option) + " ";
+    out = concat({shell::quote(concat({"--container-image=", pyxis_name(container.image)})),
+                  " --container-mounts=", mounts(container, true), " --container-workdir=\"$PWD\" "});
+    for (const std::string& option : container.policy.options) out += shell::quote(option) + " ";
     return out;
   }
-  out = concat({"apptainer exec --pwd \"$PWD\" --bind ", mounts(plan, false), " "});
-  for (const std::string& option : plan.image_policy.options) out += shell::quote(option) + " ";
-  return concat({out, shell::quote(apptainer_name(plan.image)), " "});
+  out = concat({"apptainer exec --pwd \"$PWD\" --bind ", mounts(container, false), " "});
+  for (const std::string& option : container.policy.options) out += shell::quote(option) + " ";
+  return concat({out, shell::quote(apptainer_name(container.image)), " "});
 }
 
 }  // namespace amldist::run

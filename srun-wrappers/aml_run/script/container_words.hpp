@@ -14,7 +14,7 @@ namespace amldist::run {
 /// As Apptainer reads it: docker:// in front, unless it is a file or has a scheme.
 [[nodiscard]] std::string apptainer_name(std::string_view image);
 
-/// What stands between srun's options and the program, as text of bash with a blank at its end; empty: no image.
-[[nodiscard]] std::string container_words(const Plan& plan);
+/// The words between srun's options and the program, as text of bash with a blank at its end.
+[[nodiscard]] std::string container_words(const Container& container);
 
 }  // namespace amldist::run

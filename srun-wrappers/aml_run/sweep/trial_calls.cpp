@@ -1,4 +1,4 @@
-#include "aml_run/sweep/sweep_verbs.hpp"
+#include "aml_run/sweep/trial_calls.hpp"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "aml_run/owned_folder.hpp"
 #include "aml_run/slurm_job.hpp"
 #include "aml_run/sweep/metrics.hpp"
 #include "aml_run/sweep/sweep_store.hpp"
@@ -45,19 +46,6 @@ bool is_over(const SweepRecord& record, const std::string& folder) {
   return record.timeout_seconds != 0 && seconds_since_begin(folder) >= record.timeout_seconds;
 }
 
-int begin_trial(const std::string& folder, std::uint32_t number) {
-  const auto record = read_sweep_record(folder);
-  if (!record) return fail(record.error());
-  std::error_code ignored;
-  // What an interrupted trial reported is not this one's.
-  for (const char* const name : {"/metrics.jsonl", "/mlruns", "/terminated"})
-    fs::remove_all(trial_folder(folder, number) + name, ignored);
-  if (!is_over(*record, folder)) return commands::exit_done;
-  say(concat({"trial ", std::to_string(number), " does not start: limits.timeout of the sweep, ",
-              std::to_string(record->timeout_seconds), " s, is over"}));
-  return commands::exit_failed;
-}
-
 bool has_ended(const std::string& folder) {
   const auto text = commands::read_file(folder + "/record", step::longest_job_record);
   const auto record = text ? step::JobRecord::parse(*text) : std::nullopt;
@@ -78,22 +66,6 @@ std::string judge(const SweepRecord& record, const std::string& folder, std::uin
     else others.push_back(std::move(series));
   }
   return why_terminated(record.policy, record.maximize, own, others);
-}
-
-int watch_trial(const std::string& folder, std::uint32_t number, const std::string& job) {
-  const auto record = read_sweep_record(folder);
-  if (!record) return fail(record.error());
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // the script's end is ours
-  for (;;) {
-    std::this_thread::sleep_for(watch_interval);
-    const std::string why = judge(*record, folder, number);
-    if (why.empty()) continue;
-    if (auto noted = replace_file(trial_folder(folder, number) + "/terminated", why); !noted)
-      return fail(noted.error());
-    say(concat({"trial ", std::to_string(number), " is ended early: ", why}));
-    const auto done = cancel(job);
-    return done ? static_cast<int>(commands::exit_done) : fail(done.error());
-  }
 }
 
 /// How a trial ended by what its folder says; Slurm need not be asked.
@@ -123,6 +95,39 @@ Result<void> publish(const std::string& from, const std::string& to) {
   return {};
 }
 
+}  // namespace
+
+int begin_trial(const std::string& folder, std::uint32_t number) {
+  const auto record = read_sweep_record(folder);
+  if (!record) return fail(record.error());
+  if (auto status = OwnedFolder::open(trial_folder(folder, number)); !status) return fail(status.error());
+  std::error_code ignored;
+  // What an interrupted trial reported is not this one's.
+  for (const char* const name : {"/metrics.jsonl", "/mlruns", "/terminated"})
+    fs::remove_all(trial_folder(folder, number) + name, ignored);
+  if (!is_over(*record, folder)) return commands::exit_done;
+  say(concat({"trial ", std::to_string(number), " does not start: limits.timeout of the sweep, ",
+              std::to_string(record->timeout_seconds), " s, is over"}));
+  return commands::exit_failed;
+}
+
+int watch_trial(const std::string& folder, std::uint32_t number, const std::string& job) {
+  const auto record = read_sweep_record(folder);
+  if (!record) return fail(record.error());
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // the script's end is ours
+  for (;;) {
+    std::this_thread::sleep_for(watch_interval);
+    const std::string why = judge(*record, folder, number);
+    if (why.empty()) continue;
+    const auto own = OwnedFolder::open(trial_folder(folder, number));
+    if (!own) return fail(own.error());
+    if (auto status = own->write("terminated", why); !status) return fail(status.error());
+    say(concat({"trial ", std::to_string(number), " is ended early: ", why}));
+    const auto done = cancel(job);
+    return done ? static_cast<int>(commands::exit_done) : fail(done.error());
+  }
+}
+
 int finish_sweep(const std::string& folder) {
   const auto record = read_sweep_record(folder);
   if (!record) return fail(record.error());
@@ -132,31 +137,17 @@ int finish_sweep(const std::string& folder) {
   const auto results = read_results(folder, states);
   if (!results) return fail(results.error());
   if (!results->best) {
-    say(concat({"the sweep has no best trial: none that ended well has reported ", record->metric}),
+    say(concat({"the sweep has no best trial: no trial that ended well has reported ", record->metric}),
         commands::Tone::bad);
     return commands::exit_failed;
   }
   const std::uint32_t number = results->trials[*results->best].number;
   for (const auto& [name, path] : record->outputs) {
-    if (auto done = publish(concat({trial_folder(folder, number), "/", name}), path); !done) return fail(done.error());
+    if (auto status = publish(concat({trial_folder(folder, number), "/", name}), path); !status)
+      return fail(status.error());
   }
   say(concat({"the best trial is ", std::to_string(number)}));
   return commands::exit_done;
-}
-
-}  // namespace
-
-std::optional<int> sweep_verb(const std::vector<std::string>& words) {
-  if (words.size() < 2) return std::nullopt;
-  if (words[0] == "--finish-sweep") return finish_sweep(words[1]);
-  const bool is_about_trial = words[0] == "--begin-trial" || words[0] == "--watch-trial";
-  if (!is_about_trial || words.size() < 3) return std::nullopt;
-  const auto number = text::to_number(words[2], most_trials);
-  if (!number || *number == 0)
-    return fail({Errc::invalid_argument, concat({words[2], " is not the number of a trial"})});
-  if (words[0] == "--begin-trial") return begin_trial(words[1], static_cast<std::uint32_t>(*number));
-  return words.size() < 4 ? std::nullopt
-                          : std::optional(watch_trial(words[1], static_cast<std::uint32_t>(*number), words[3]));
 }
 
 }  // namespace amldist::run

@@ -1,9 +1,10 @@
-#include "aml_run/batch_script.hpp"
+#include "aml_run/script/batch_script.hpp"
 
 #include <algorithm>
 
-#include "aml_run/container.hpp"
-#include "aml_run/download.hpp"
+#include "aml_run/script/container_words.hpp"
+#include "aml_run/script/provision_lines.hpp"
+#include "aml_run/script/run_lines.hpp"
 #include "base/text/environment.hpp"
 #include "base/text/text.hpp"
 #include "launch/option/spec.hpp"
@@ -92,15 +93,15 @@ std::string exports(const Plan& plan) {
 }
 
 /// Slurm starts a job whose folder is missing in /tmp, where it would do something else.
-std::string working_folder(const Plan& plan) {
+std::string working_folder(const WorkFolder& work) {
   std::string out;
-  if (!plan.work_folder.empty()) {
-    const std::string folder = shell::quote(plan.work_folder);
+  if (!work.path.empty()) {
+    const std::string folder = shell::quote(work.path);
     out += concat({"cd -- ", folder,
                    " 2>/dev/null || {\n    echo \"aml-dist: the job's folder is not there on $HOSTNAME: \"", folder,
                    " >&2\n    exit 4\n}\n"});
   }
-  if (plan.azure_folders) {
+  if (work.is_azures) {
     out += "mkdir -p outputs logs 2>/dev/null || echo \"aml-dist: outputs/ and logs/ cannot be made in $PWD\" >&2\n";
   }
   return out.empty() ? out : out + "\n";
@@ -108,17 +109,18 @@ std::string working_folder(const Plan& plan) {
 
 /// Each task looks too: the folder may be missing on its node only.
 std::string enter_folder(const Plan& plan) {
-  if (plan.work_folder.empty() || plan.job.value_of("nodes") == "1") return {};
+  if (plan.work.path.empty() || plan.job.value_of("nodes") == "1") return {};
   return concat(
-      {"command=", shell::quote(concat({"cd -- ", shell::quote(plan.work_folder), " || exit 4; "})), "$command\n"});
+      {"command=", shell::quote(concat({"cd -- ", shell::quote(plan.work.path), " || exit 4; "})), "$command\n"});
 }
 
 std::string output_folders(const Plan& plan) {
+  const std::string_view standard = output_parent(plan);
   std::string out;
   for (const OutputFolder& folder : plan.outputs) {
     out += concat({"# ${{outputs.", folder.name, "}}\n"});
     if (folder.path.empty()) {
-      out += concat({folder.variable, "=\"", plan.output_folder, "/", folder.name, "\"\n"});
+      out += concat({folder.variable, "=\"", standard, "/", folder.name, "\"\n"});
     } else {
       out += concat({folder.variable, "=", shell::quote(folder.path), "\n"});
     }
@@ -159,17 +161,16 @@ std::vector<std::string> step_options(const Plan& plan) {
 
 /// The record of the job's end, for aml-run --wait (step_messages/job_record.hpp). Where it cannot be written the job
 /// runs without.
-std::string begin_record(const Plan& plan) {
-  if (plan.record.empty()) return {};
-  return concat({"# How this job ends is written here, for aml-run --wait.\n", "job_record=", shell::quote(plan.record),
-                 plan.record_variable.empty() ? "" : concat({"\"$", plan.record_variable, "\""}), plan.record_suffix,
-                 "\n", "{ echo \"job $SLURM_JOB_ID ${SLURM_RESTART_COUNT:-0}\" >\"$job_record\"; } 2>/dev/null || ",
-                 "job_record=/dev/null\n\n"});
+std::string begin_record(std::string_view record) {
+  if (record.empty()) return {};
+  return concat({"# How this job ends is written here, for aml-run --wait.\n", "job_record=", record, "\n",
+                 shell::quote(commands::sibling_program("aml-run")), " --begin-record \"$job_record\" ",
+                 "\"job $SLURM_JOB_ID ${SLURM_RESTART_COUNT:-0}\" || job_record=/dev/null\n\n"});
 }
 
 /// The step with the status that the script ends with. Not in a trap on EXIT: there bash has no status for a signal.
-std::string recorded(const Plan& plan, std::string step) {
-  if (plan.record.empty()) return step;
+std::string recorded(std::string_view record, std::string step) {
+  if (record.empty()) return step;
   step.pop_back();  // the newline
   return concat({"job_status=0\n", step, " || job_status=$?\n",
                  "echo \"ended $job_status\" >>\"$job_record\"\nexit \"$job_status\"\n"});
@@ -177,30 +178,29 @@ std::string recorded(const Plan& plan, std::string step) {
 
 /// srun, told where to write which task failed first.
 std::string srun_of(const Plan& plan) {
-  const bool writes = !plan.record.empty() && !plan.option.empty();
+  const bool writes = !record_path(plan).empty() && !plan.option.empty();
   return concat({writes ? concat({step::job_record_variable, "=\"$job_record\" "}) : "", "srun"});
 }
 
-std::string shell_step(const Plan& plan, const std::vector<std::string>& options) {
+std::string shell_step(const Plan& plan, const FilledText& line, const std::vector<std::string>& options) {
   std::string out = "# Each task gives this to bash, so that $RANK and its like are its own.\n";
-  if (!plan.shell_line.values.empty()) out += "# The values of ${{...}} are put in here, as text.\n";
-  if (keeps_dollar(plan.shell_line)) out += "# shellcheck disable=SC2016\n";
-  out += concat({"command=", filled(plan.shell_line), "\n", enter_folder(plan)});
+  if (!line.values.empty()) out += "# The values of ${{...}} are put in here, as text.\n";
+  if (keeps_dollar(line)) out += "# shellcheck disable=SC2016\n";
+  out += concat({"command=", filled(line), "\n", enter_folder(plan)});
   // An image has a PATH of its own.
-  if (!plan.software_lines.empty() && !plan.image.empty())
-    out += "command=\"PATH=$(printf %q \"$conda_folder\")/bin:\\$PATH; $command\"\n";
+  if (plan.conda && plan.container) out += "command=\"PATH=$(printf %q \"$conda_folder\")/bin:\\$PATH; $command\"\n";
   out += concat({"\n", srun_of(plan), " "});
   for (const std::string& option : options) out += shell::quote(option) + " ";
-  return concat({out, container_words(plan), "bash -c \"$command\"\n"});
+  return concat({out, plan.container ? container_words(*plan.container) : std::string(), "bash -c \"$command\"\n"});
 }
 
 /// Which words belong on the line of srun's options, and which are the program's.
-std::string words_step(const Plan& plan, const std::vector<std::string>& options) {
+std::string program_step(const Plan& plan, const Program& command, const std::vector<std::string>& options) {
   std::vector<std::string> program;
   const bool expand =
-      plan.expand && !plan.option.empty() && std::ranges::any_of(plan.words, commands::mentions_task_variable);
+      command.expand && !plan.option.empty() && std::ranges::any_of(command.words, commands::mentions_task_variable);
   if (expand) program = {commands::sibling_program("aml-dist"), "exec", "--"};
-  program.insert(program.end(), plan.words.begin(), plan.words.end());
+  program.insert(program.end(), command.words.begin(), command.words.end());
   const bool doubtful = std::ranges::any_of(program, shell::keeps_dollar);
   const std::string left = concat({srun_of(plan), options.empty() ? "" : " ", shell::join(options)});
   const std::string right = shell::join(program);
@@ -209,9 +209,17 @@ std::string words_step(const Plan& plan, const std::vector<std::string>& options
                  doubtful ? "# shellcheck disable=SC2016\n" : "", left, wide ? " \\\n    " : " ", right, "\n"});
 }
 
+std::string step(const Plan& plan, const std::vector<std::string>& options) {
+  const auto* const shell_line = std::get_if<ShellLine>(&plan.command);
+  return shell_line != nullptr ? shell_step(plan, shell_line->line, options)
+                               : program_step(plan, std::get<Program>(plan.command), options);
+}
+
 Result<void> check_length(const Plan& plan) {
-  std::size_t longest = plan.shell_line.text.size();
-  for (const std::string& word : plan.words) longest = std::max(longest, word.size());
+  std::size_t longest = 0;
+  if (const auto* const shell_line = std::get_if<ShellLine>(&plan.command)) longest = shell_line->line.text.size();
+  else
+    for (const std::string& word : std::get<Program>(plan.command).words) longest = std::max(longest, word.size());
   if (longest < longest_environment_string) return {};
   return Error{Errc::limit, concat({"an argument of the command is ", std::to_string(longest / 1024),
                                     " KiB long, and Linux takes less than 128 KiB: put it into a file"})};
@@ -229,21 +237,22 @@ std::string verification(const Plan& plan) {
 }
 
 std::string body(const Plan& plan, const std::vector<std::string>& options) {
-  return concat({lines(plan.first_lines), begin_record(plan), working_folder(plan), output_folders(plan),
-                 lines(plan.value_lines), exports(plan), lines(download_lines(plan.downloads)),
-                 lines(plan.software_lines), setup(plan), lines(plan.task_lines), verification(plan),
-                 recorded(plan, plan.shell_line.text.empty() ? words_step(plan, options) : shell_step(plan, options))});
+  const std::string record = record_path(plan);
+  return concat({lines(beginning_lines(plan)), begin_record(record), working_folder(plan.work), output_folders(plan),
+                 lines(value_lines(plan)), exports(plan), lines(download_lines(plan.downloads)),
+                 plan.conda ? lines({conda_lines(*plan.conda)}) : std::string(), setup(plan), lines(watch_lines(plan)),
+                 verification(plan), recorded(record, step(plan, options))});
 }
 
 }  // namespace
 
 Result<std::string> write_batch_script(const Plan& plan) {
-  if (auto checked = check_length(plan); !checked) return checked.error();
+  if (auto status = check_length(plan); !status) return status.error();
   return concat({"#!/bin/bash\n", directives(plan.job), "\n", heading(plan), "\n", body(plan, step_options(plan))});
 }
 
 Result<std::string> write_step_script(const Plan& plan, std::vector<std::string>& dropped) {
-  if (auto checked = check_length(plan); !checked) return checked.error();
+  if (auto status = check_length(plan); !status) return status.error();
   std::vector<std::string> options;
   for (const GivenOption& option : plan.job.all()) {
     const auto* const known = commands::find_slurm_option(option.name);

@@ -1,0 +1,127 @@
+#include "launchers/node_names.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/net/own_network.hpp"
+#include "base/os/environment.hpp"
+#include "base/text/hostlist.hpp"
+#include "base/text/text.hpp"
+#include "shared/programs.hpp"
+
+namespace amldist::launchers {
+namespace {
+
+using text::concat;
+using text::quote;
+
+struct Node {
+  std::string name;
+  std::string address;  ///< as slurm.conf gives it: an address, or a name
+};
+
+bool is_loopback(std::string_view name) { return name == "localhost" || name.starts_with("127."); }
+
+/// Digits and dots alone are an address (is_host()).
+bool is_address(std::string_view name) { return name.find_first_not_of("0123456789.") == std::string_view::npos; }
+
+std::string_view short_of(std::string_view name) { return name.substr(0, name.find('.')); }
+
+std::vector<std::string> allocated_nodes() {
+  const auto list = Hostlist::parse(own_variable("SLURM_JOB_NODELIST").value_or(""));
+  return list ? list->expand() : std::vector<std::string>();
+}
+
+/// Slurm's nodes with their addresses; those of the allocation, if there is one.
+std::vector<Node> ask_for_nodes(const std::vector<std::string>& allocated) {
+  std::vector<Node> out;
+  std::vector<std::string> words = {"sinfo", "-h", "-N", "-o", "%N %o"};
+  if (!allocated.empty()) words.push_back(concat({"-n", own_variable("SLURM_JOB_NODELIST").value_or("")}));
+  const auto done = commands::run_program(words);
+  if (done && done->status == 0) {
+    for (const std::string_view line : text::split(done->out, '\n')) {
+      const auto blank = line.find(' ');
+      if (blank != std::string_view::npos)
+        out.push_back({std::string(line.substr(0, blank)), std::string(text::trim(line.substr(blank)))});
+    }
+  }
+  if (out.empty()) {
+    for (const std::string& name : allocated) out.push_back({name, {}});
+  }
+  return out;
+}
+
+class Namer {
+ public:
+  Namer() : allocated_(allocated_nodes()), own_name_(own_host_name()) {}
+
+  Result<std::string> name_of(const Host& host) {
+    const std::string_view name = host.name;
+    const bool is_here = is_loopback(name) || short_of(name) == short_of(own_name_);
+    if (is_here) return own_node(host);
+    if (name.find('.') == std::string_view::npos) return host.name;
+    const auto& nodes = known_nodes();
+    if (nodes.empty()) return host.name;
+    const auto same = std::ranges::find_if(nodes, [&](const Node& node) {
+      return node.name == name || node.address == name || (!is_address(name) && node.name == short_of(name));
+    });
+    if (same != nodes.end()) return same->name;
+    return Error{Errc::not_found,
+                 concat({host.where, quote(name), is_address(name) ? " is the address" : " is the name",
+                         " of no node of ", allocated_.empty() ? "the cluster" : "the allocation",
+                         ": write the node's name, such as ", nodes.front().name})};
+  }
+
+ private:
+  /// This machine: the node on which a batch script or salloc's shell runs.
+  Result<std::string> own_node(const Host& host) {
+    const auto is_own = [&](const std::string& name) { return short_of(name) == short_of(own_name_); };
+    const std::string task_node = own_variable("SLURMD_NODENAME").value_or("");
+    if (std::ranges::find(allocated_, task_node) != allocated_.end()) return task_node;
+    const auto same = std::ranges::find_if(allocated_, is_own);
+    if (same != allocated_.end()) return *same;
+    if (allocated_.size() == 1) return allocated_.front();
+    if (allocated_.empty()) return is_loopback(host.name) ? std::string(any_node) : host.name;
+    return Error{Errc::not_found, concat({host.where, quote(host.name), " is this machine, which is not a node of the ",
+                                          "allocation: write the nodes' names, such as ", allocated_.front()})};
+  }
+
+  const std::vector<Node>& known_nodes() {
+    if (!nodes_) nodes_ = ask_for_nodes(allocated_);
+    return *nodes_;
+  }
+
+  std::vector<std::string> allocated_;
+  std::string own_name_;
+  std::optional<std::vector<Node>> nodes_;
+};
+
+}  // namespace
+
+Result<void> name_nodes(std::vector<Host>& hosts) {
+  Namer namer;
+  std::vector<Host> out;
+  for (Host& host : hosts) {
+    auto name = namer.name_of(host);
+    if (!name) return name.error();
+    if (*name == any_node && hosts.size() > 1) {
+      return Error{Errc::not_found,
+                   concat({host.where, quote(host.name), " beside other hosts is this machine, which is ",
+                           "not a node of the job: write the names of Slurm's nodes"})};
+    }
+    host.name = std::move(*name);
+    const auto same = std::ranges::find(out, host.name, &Host::name);
+    if (same == out.end()) {
+      out.push_back(std::move(host));
+      continue;
+    }
+    same->slots = same->slots.value_or(same->lines) + host.slots.value_or(host.lines);
+    same->lines += host.lines;
+  }
+  hosts = std::move(out);
+  return {};
+}
+
+Result<std::string> node_name(std::string_view host) { return Namer().name_of({std::string(host), std::nullopt}); }
+
+}  // namespace amldist::launchers
