@@ -1,7 +1,7 @@
 """One rank of tests/bench/torch: times PyTorch's all-reduce over several back ends in turns.
 
-"amldist" takes the compiled calls where they are there, "amldist-python" the package's Python code, and "fake" PyTorch's
-back end that does nothing: what PyTorch itself costs.
+"amldist-c10d" is amldist with a hook, so that calls go through PyTorch's dispatcher; "fake" is PyTorch's back end that does
+nothing: what PyTorch itself costs.
 """
 
 from __future__ import annotations
@@ -13,32 +13,17 @@ import sys
 import time
 from typing import Any, Callable
 
-os.environ["AMLDIST_TORCH_COMPILED"] = "0"  # until both ways are known
-
-import amldist.torch  # noqa: E402
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
-import torch.testing._internal.distributed.fake_pg  # noqa: E402, F401
-from amldist.torch import _direct, _group  # noqa: E402
-
-
-def ways() -> dict[str, dict[str, Any]]:
-    """The methods of the two ways; the second is empty where the extension is not there."""
-    names = [name for name in _direct._METHODS if name in vars(_group.AmldistGroup)]
-    python = {name: vars(_group.AmldistGroup)[name] for name in names}
-    del os.environ["AMLDIST_TORCH_COMPILED"]
-    compiled = {name: vars(_group.AmldistGroup)[name] for name in names} if _direct.install() else {}
-    return {"amldist-python": python, "amldist": compiled}
-
-
-def use(methods: dict[str, Any]) -> None:
-    for name, method in methods.items():
-        setattr(_group.AmldistGroup, name, method)
+import amldist.torch  # noqa: F401
+import torch
+import torch.distributed as dist
+import torch.testing._internal.distributed.fake_pg  # noqa: F401
 
 
 def groups_of(backends: list[str]) -> dict[str, Any]:
-    libdist = dist.new_group(backend="amldist")
-    return {name: dist.new_group(backend=name) if name in ("gloo", "fake") else libdist for name in backends}
+    groups = {name: dist.new_group(backend=name.partition("-")[0]) for name in backends}
+    if "amldist-c10d" in groups:
+        groups["amldist-c10d"].register_pre_hook(1, lambda call: None)
+    return groups
 
 
 def seconds_of(call: Callable[[], object], calls: int) -> float:
@@ -56,7 +41,6 @@ def main() -> None:
     if plan["bind"]:
         processors = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {processors[rank % len(processors)]})
-    methods = ways()
     dist.init_process_group("gloo")
     groups = groups_of(plan["backends"])
     results = []
@@ -66,14 +50,13 @@ def main() -> None:
         calls = max(1, min(plan["calls"], plan["most_bytes"] // size))
         for turn in range(plan["rounds"] + 1):
             for name, group in groups.items():
-                use(methods.get(name, {}))
                 each = seconds_of(lambda: dist.all_reduce(data, group=group), calls)
                 if turn:  # the first turn warms up
                     times[name].append(each * 1e6)
         results.append({"bytes": size, "times": {
             name: {"median": statistics.median(each), "least": min(each)} for name, each in times.items()}})
     if rank == 0:
-        print(json.dumps({"torch": torch.__version__, "is_compiled": bool(methods["amldist"]), "results": results}))
+        print(json.dumps({"torch": torch.__version__, "results": results}))
     dist.barrier()
     dist.destroy_process_group()
 

@@ -105,20 +105,6 @@ def examples(cluster):
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture(scope="session")
-def package(tmp_path_factory) -> pathlib.Path:
-    """The Python package with its compiled calls, apart from the sources."""
-    need("torch")
-    folder = tmp_path_factory.mktemp("package")
-    shutil.copytree(ROOT / "libdist/api/python/amldist", folder / "amldist", ignore=shutil.ignore_patterns("__pycache__", "*.so*"))
-    build = folder / "build"
-    for command in (["cmake", "-S", ROOT / "libdist/api/python/extension", "-B", build, f"-DPython3_EXECUTABLE={VENV}/bin/python"],
-                    ["cmake", "--build", build]):
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    shutil.copy(build / "_calls.abi3.so", folder / "amldist/torch")
-    return folder
-
-
 def need(*distributions: str) -> None:
     """Skips the test, with the reason, where one of these is not installed in the frameworks' environment."""
     paths = [str(path) for path in VENV.glob("lib/python3.*/site-packages")]

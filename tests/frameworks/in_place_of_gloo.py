@@ -70,13 +70,13 @@ def stand_in_for(gloo):
     """A class that is made as Gloo's is, and makes libdist's group; its options and devices stay Gloo's."""
     import torch.distributed as dist
 
-    from amldist.torch import _group
+    from amldist.torch import _backend
 
-    _group.AmldistBackend.create_device = staticmethod(gloo.create_device)  # tests ask an instance for it
+    _backend.AmldistBackend.create_device = staticmethod(gloo.create_device)  # tests ask an instance for it
 
     class Meta(type):
         def __instancecheck__(cls, instance):
-            return isinstance(instance, (gloo, _group.AmldistBackend, _group.AmldistGroup))
+            return isinstance(instance, (gloo, _backend.AmldistBackend, _backend.AmldistGroup))
 
         def __getattr__(cls, name):
             return getattr(gloo, name)
@@ -88,7 +88,7 @@ def stand_in_for(gloo):
             with open(os.environ["UPSTREAM_MADE"], "a") as made:
                 made.write(".")
             asked.timeout = timeout or getattr(options, "_timeout", None) or dist.default_pg_timeout
-            return _group.create(asked, None)
+            return _backend.create(asked, None)
 
     return ProcessGroupGloo
 

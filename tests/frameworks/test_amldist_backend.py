@@ -416,10 +416,9 @@ def test_abort_from_another_thread_and_ctrl_c():
 def test_bad_input_gets_an_exception_and_the_group_goes_on():
     run("""
         start()
-        two, grid = torch.ones(2), torch.ones(4, 4)
+        two = torch.ones(2)
         cases = [
-            (lambda: dist.all_reduce(grid[:, ::2]), "not contiguous"),
-            (lambda: dist.broadcast(grid[::2, ::2], 0), "not contiguous"),
+            (lambda: dist.all_reduce(torch.ones(1).expand(4)), "shows one element in several places"),
             (lambda: dist.all_reduce(torch.ones(2, dtype=torch.complex64), dist.ReduceOp.MAX), "complex"),
             (lambda: dist.group.WORLD.allreduce([torch.ones(2, dtype=torch.complex64)], dist.AllreduceOptions()), "view_as_real"),
             (lambda: dist.all_reduce(two.to("meta")), "meta"),
@@ -465,7 +464,7 @@ def test_a_store_that_dies_is_an_error():
             def set(self, key, value): raise RuntimeError("the store is gone")
             def get(self, key): raise RuntimeError("the store is gone")
             def wait(self, keys, timeout=None): raise RuntimeError("the store is gone")
-        raises(lambda: amldist.torch._group.Engine(Broken(), rank, size, timedelta(seconds=5), "x"), RuntimeError, "gone")
+        raises(lambda: amldist.torch._engine.Engine(Broken(), rank, size, timedelta(seconds=5), "x"), RuntimeError, "gone")
         print("fine")
     """)
 
@@ -484,7 +483,7 @@ def test_a_thousand_groups_leave_nothing_behind():
         for _ in range(20): one()
         def settled():
             for _ in range(100):
-                if not amldist.torch._base._finalizers: break
+                if not amldist.torch._engine._finalizers: break
                 time.sleep(0.05)
             time.sleep(1.5)
             return count()

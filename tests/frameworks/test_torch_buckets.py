@@ -76,11 +76,11 @@ def test_a_bad_rank_is_named_with_gradients_in_library_memory_too(deed):
 
 FUTURES = """
 start()
-from amldist.torch import _work
+from amldist.torch import _waiter
 added, left = [], []
-add, leave = _work.Waiter.add, _work.Waiter.leave
-_work.Waiter.add = lambda self, work: (added.append(work), add(self, work))
-_work.Waiter.leave = lambda self, work: (left.append(work), leave(self, work))
+add, leave = _waiter.Waiter.add, _waiter.Waiter.leave
+_waiter.Waiter.add = lambda self, work: (added.append(work), add(self, work))
+_waiter.Waiter.leave = lambda self, work: (left.append(work), leave(self, work))
 def wrapped(**options):
     torch.manual_seed(3)
     return torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64), **options)

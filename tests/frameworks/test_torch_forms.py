@@ -86,7 +86,7 @@ def last():   # after all that amldist has registered
     print("last", flush=True)
 import amldist.torch
 dist.init_process_group("amldist")
-waiter = dist.group.WORLD._get_backend(torch.device("cpu")).engine._waiter
+waiter = dist.group.WORLD._get_backend(torch.device("cpu")).engine.waiter
 class Slow:   # a work that frees many tensors while the process ends
     def __init__(self): self.tensors = [torch.ones(1) for _ in range(200000)]
     def finish(self): self.tensors.clear()

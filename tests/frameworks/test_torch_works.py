@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import subprocess
 
-import pytest
 from conftest import need
 from test_amldist_backend import PYTHON, environment, run
 
 
-@pytest.fixture(params=["compiled", "python"])
-def way(request) -> dict[str, str]:
-    """The variables of the two ways that calls can go."""
-    if request.param == "python":
-        return {"AMLDIST_TORCH_COMPILED": "0"}
-    return {"PYTHONPATH": str(request.getfixturevalue("package"))}
-
-
-def test_data_that_is_cut_by_rows_may_lie_in_another_order(way):
+def test_data_that_is_cut_by_rows_may_lie_in_another_order():
     run("""
         start()
         def transposed(tensor): return tensor.t().contiguous().t()
@@ -34,10 +25,10 @@ def test_data_that_is_cut_by_rows_may_lie_in_another_order(way):
         dist.all_to_all_single(output, transposed(torch.arange(3.).repeat(size, 1) + 10 * rank))
         assert output.equal(torch.arange(3.) + 10 * torch.arange(float(size)).view(size, 1)), output
         print("fine")
-        """, **way)
+        """)
 
 
-def test_inputs_that_are_copied_anyway_need_not_be_dense(way):
+def test_inputs_that_are_copied_anyway_need_not_be_dense():
     """Such as the gradient of a sum, one number that is shown many times. Gloo takes most of them."""
     run("""
         start()
@@ -52,9 +43,11 @@ def test_inputs_that_are_copied_anyway_need_not_be_dense(way):
             assert part.tolist() == wanted, part
             dist.reduce_scatter_tensor(part, given, async_op=True).wait()
             assert part.tolist() == wanted, part
-            raises(lambda: dist.all_gather_into_tensor(torch.zeros(4 * size * size)[::2], given), RuntimeError, "not contiguous")
+            gaps = torch.zeros(4 * size * size)[::2]
+            dist.all_gather_into_tensor(gaps, given)
+            assert gaps.tolist() == [1] * 2 * size * size, gaps
         print("fine")
-        """, **way)
+        """)
 
 
 def test_a_callback_may_begin_a_call_and_wait_for_its_future():
@@ -72,7 +65,7 @@ def test_a_callback_may_begin_a_call_and_wait_for_its_future():
         """)
 
 
-def test_calls_of_callbacks_and_of_a_backward_pass_come_in_one_order(way):
+def test_calls_of_callbacks_and_of_a_backward_pass_come_in_one_order():
     """Ranks that took turns in another order added up what did not belong together."""
     run("""
         start()
@@ -98,9 +91,9 @@ def test_calls_of_callbacks_and_of_a_backward_pass_come_in_one_order(way):
             model(torch.full((1, 20), float(rank))).sum().backward()
         assert all(got.tolist() == [size * number] * 8 for number, got in told), told
         assert len({number for number, _got in told}) >= 9, "too few buckets"
-        assert not amldist.torch._work.promised
+        assert not amldist.torch._waiter.works_with_futures
         print("fine")
-        """, **way)
+        """)
 
 
 def test_a_hook_that_calls_from_callbacks_trains_one_model():
@@ -146,16 +139,16 @@ import os, signal, time
 from datetime import timedelta
 import torch, torch.distributed as dist
 import amldist.torch
-from amldist.torch import _base
+from amldist.torch import _engine
 
 rank, attempt = int(os.environ["RANK"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 if attempt == 0:
     if rank: time.sleep(60)
-    tell = _base._TorchStore.set
+    tell = _engine._TorchStore.set
     def tell_and_die(self, key, value):
         tell(self, key, value)
         os.kill(os.getpid(), signal.SIGKILL)
-    _base._TorchStore.set = tell_and_die
+    _engine._TorchStore.set = tell_and_die
 elif rank == 0: time.sleep(1)
 dist.init_process_group("amldist", timeout=timedelta(seconds=20))
 one = torch.ones(1)
@@ -220,7 +213,7 @@ def test_tensors_of_the_inference_mode_may_be_filled_by_another_thread():
         """)
 
 
-def test_views_that_are_negated_when_they_are_read_are_sent_as_they_are_shown(way):
+def test_views_that_are_negated_when_they_are_read_are_sent_as_they_are_shown():
     """Their memory holds other numbers, which the other ranks got."""
     run("""
         start()
@@ -243,11 +236,16 @@ def test_views_that_are_negated_when_they_are_read_are_sent_as_they_are_shown(wa
         assert negated.tolist() == wanted, negated
         if rank == 0: dist.send(shown(), 1)
         else: dist.recv(total, 0); assert total.item() == 2
-        for call in (lambda: dist.all_reduce(shown()), lambda: dist.broadcast(shown(), 0), lambda: dist.reduce(shown(), 0),
-                     lambda: dist.recv(shown(), 1 - rank)):
-            raises(call, RuntimeError, "resolve_neg()")
+        both = shown()
+        dist.all_reduce(both)
+        assert both.tolist() == [sum(wanted)]
+        other = shown()
+        dist.broadcast(other, 1)
+        assert other.tolist() == wanted[1:2]
+        if rank == 0: dist.send(other, 1)
+        else: dist.recv(other, 0); assert other.tolist() == wanted[1:2]
         print("fine")
-        """, **way)
+        """)
 
 
 def test_complex_numbers_are_added_by_every_reduction():
@@ -267,7 +265,7 @@ def test_complex_numbers_are_added_by_every_reduction():
         """)
 
 
-def test_a_barrier_waits_for_the_gpu(way):
+def test_a_barrier_waits_for_the_gpu():
     run("""
         start()
         class Gpu:
@@ -283,10 +281,10 @@ def test_a_barrier_waits_for_the_gpu(way):
         assert gpu.drained == 2, gpu.drained
         dist.group.WORLD.barrier(options).wait()
         print("fine")
-        """, **way)
+        """)
 
 
-def test_the_compiler_leaves_calls_that_it_does_not_know_to_python(way):
+def test_the_compiler_leaves_calls_that_it_does_not_know_to_python():
     run("""
         start()
         def step(tensor):
@@ -298,7 +296,7 @@ def test_the_compiler_leaves_calls_that_it_does_not_know_to_python(way):
             return tensor + 1
         assert torch.compile(step, backend="aot_eager")(torch.ones(4)).tolist() == [size + 1] * 4
         print("fine")
-        """, **way)
+        """)
 
 
 def test_a_functional_call_on_several_tensors_may_be_waited_for_by_each():
@@ -318,6 +316,6 @@ def test_a_functional_call_on_several_tensors_may_be_waited_for_by_each():
             for tensor in (one(2, 1), one(3, 1)): dist.all_reduce(tensor)
         joined.wait()
         works = amldist.torch._work
-        assert not [work for work in works.KeptWork._unwaited.values() if isinstance(work, works.PendingWork)]
+        assert not [work for work in works.GroupWork._unwaited.values() if isinstance(work, works.PendingWork)]
         print("fine")
         """, AMLDIST_TEST_LIMIT="30")

@@ -20,7 +20,7 @@ import sys
 import time
 from datetime import timedelta
 
-CASES = ("operations", "python", "host", "barrier", "training", "hooks", "sharded", "groups", "stopped", "late", "gone", "other", "unheard")
+CASES = ("operations", "host", "barrier", "training", "hooks", "sharded", "groups", "stopped", "late", "gone", "other", "unheard")
 FAILING = ("stopped", "late", "gone", "other", "unheard")
 LIMIT_S = 150
 
@@ -369,8 +369,6 @@ def run_rank(case: str) -> int:
     faulthandler.enable()
     if case == "host":
         os.environ["AMLDIST_TORCH_CUDA"] = "host"
-    if case == "python":
-        os.environ["AMLDIST_TORCH_COMPILED"] = "0"
     import amldist.torch  # noqa: F401 - older releases of PyTorch do not find it by themselves
     share_gpus(torch)
     limit = 3 if case in FAILING else 60
@@ -379,10 +377,7 @@ def run_rank(case: str) -> int:
     if case in FAILING:
         fail(torch, dist, case)
         os._exit(0)
-    if dist.get_rank() == 0 and case in ("operations", "python"):
-        from amldist.torch import _direct
-        print("calls", _direct.why_not() or "compiled")
-    checks = {"operations": check_operations, "python": check_operations, "host": check_operations, "barrier": check_barrier,
+    checks = {"operations": check_operations, "host": check_operations, "barrier": check_barrier,
               "training": check_training, "hooks": check_hooks, "sharded": check_sharded, "groups": check_groups, "speed": time_calls}
     checks[case](torch, dist)
     torch.cuda.synchronize()

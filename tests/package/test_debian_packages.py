@@ -57,7 +57,7 @@ def test_one_package_for_each_purpose(packages, plugin):
     ("plugin", ["/usr/lib/slurm/spank_aml_dist.so", "/usr/lib/slurm-wlm/spank_aml_dist.so",
                 "/etc/slurm/plugstack.conf.d/aml-dist.conf", "/usr/share/man/man8/spank_aml_dist.8.gz"]),
     ("libamldist0", ["/usr/lib/libamldist.so.0"]),
-    ("python3-amldist", ["/usr/lib/python3/dist-packages/amldist/__init__.py", "/usr/lib/python3/dist-packages/amldist/torch/_group.py",
+    ("python3-amldist", ["/usr/lib/python3/dist-packages/amldist/__init__.py", "/usr/lib/python3/dist-packages/amldist/torch/_backend.py",
                          "/usr/lib/python3/dist-packages/amldist_trace/__init__.py",
                          f"/usr/lib/python3/dist-packages/amldist-{VERSION}.dist-info/entry_points.txt"]),
     ("libamldist-mpi", ["/usr/lib/aml-dist/libamldist_mpi.so"]),

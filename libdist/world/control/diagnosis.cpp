@@ -189,19 +189,25 @@ ErrorSubject subject_of(std::optional<std::size_t> rank, const calls::Call& call
 }
 
 Diagnosis diagnose_parted(std::span<const RankState> ranks, std::uint64_t sequence) {
-  const auto groups = ranks_by_call(ranks, sequence);
-  const std::vector<std::size_t>& right = groups.front();
-  std::vector<std::size_t> wrong;
-  for (std::size_t i = 1; i < groups.size(); ++i) wrong.insert(wrong.end(), groups[i].begin(), groups[i].end());
-  std::ranges::sort(wrong);
-  std::string names = names_of(ranks, wrong);
-  names.resize(names.rfind(' '));  // the verb
-  const std::string theirs = in_full(call_with(ranks[wrong.front()], sequence)->call);
-  const std::string ours = in_full(call_with(ranks[right.front()], sequence)->call);
-  return {Errc::peer,
-          concat({names, " called ", theirs, theirs == ours ? " with other counts" : "", " where ",
-                  ranks[right.front()].name, right.size() > 1 ? " and others called " : " called ", ours}),
-          subject_of(wrong.front(), call_with(ranks[right.front()], sequence)->call)};
+  constexpr std::size_t most = 4;
+  auto groups = ranks_by_call(ranks, sequence);
+  const std::vector<std::size_t> right = std::move(groups.front());
+  groups.erase(groups.begin());
+  std::ranges::sort(groups, {}, [](const auto& group) { return group.front(); });
+  const calls::Call& call = call_with(ranks[right.front()], sequence)->call;
+  const std::string ours = in_full(call);
+  std::string text;
+  for (std::size_t i = 0; i < std::min(groups.size(), most); ++i) {
+    std::string names = names_of(ranks, groups[i]);
+    names.resize(names.rfind(' '));  // the verb
+    const std::string theirs = in_full(call_with(ranks[groups[i].front()], sequence)->call);
+    text += concat({i == 0 ? "" : ", ", names, " called ", theirs, theirs == ours ? " with other counts" : ""});
+  }
+  if (groups.size() > most) text += ", and others called it in still other ways";
+  return {
+      Errc::peer,
+      concat({text, " where ", ranks[right.front()].name, right.size() > 1 ? " and others called " : " called ", ours}),
+      subject_of(groups.front().front(), call)};
 }
 
 /// Two ranks met in different calls, and one of them has gone on meanwhile. The rank that fewer others agree with made

@@ -106,6 +106,15 @@ TEST(Diagnosis, ASizeThatDiffersIsAnotherCall) {
       diagnose(ranks, {0, 1, true, {}}).message.starts_with("rank 1 (b) called allreduce #5 (11 float32, 44 bytes)"));
 }
 
+TEST(Diagnosis, EachOfSeveralSizesIsTold) {
+  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(calls::Operation::allreduce, 5, 10)),
+                                        here("rank 1 (b)", inside(calls::Operation::allreduce, 5, 11)),
+                                        here("rank 2 (c)", inside(calls::Operation::allreduce, 5, 12))};
+  EXPECT_EQ(diagnose(ranks, {0, 1, true, {}}).message,
+            "rank 1 (b) called allreduce #5 (11 float32, 44 bytes) sum, rank 2 (c) called allreduce #5 (12 float32, 48 "
+            "bytes) sum where rank 0 (a) called allreduce #5 (10 float32, 40 bytes) sum");
+}
+
 TEST(Diagnosis, ARankThatCompletedTheWrongCallDoesNotAccuseOthers) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(calls::Operation::allreduce, 7)),
                                         here("rank 1 (b)", inside(calls::Operation::allreduce, 6)),

@@ -47,11 +47,10 @@ class Reader {
     auto rest = parser_.parse(std::move(words));
     if (!rest) return wrong(rest.error().message);
     if (has_command && line_.words.empty()) return wrong("there is no command behind --");
-    using Step = Result<void> (Reader::*)();
     if (auto status = take_rest(*rest); !status) return status.error();
-    for (const Step step : {&Reader::find_command, &Reader::check_kind, &Reader::check_job}) {
-      if (auto status = (this->*step)(); !status) return status.error();
-    }
+    if (auto status = find_command(); !status) return status.error();
+    if (auto status = check_kind(); !status) return status.error();
+    if (auto status = check_job(); !status) return status.error();
     return std::move(line_);
   }
 
@@ -80,7 +79,7 @@ class Reader {
          {std::pair("--dry-run", &line_.dry_run), std::pair("--wait,-W", &line_.wait), std::pair("--json", &line_.json),
           std::pair("--literal", &line_.literal), std::pair("--snapshot", &line_.snapshot),
           std::pair("--test-only", &line_.test_only), std::pair("--new-job", &line_.new_job)}) {
-      parser_.add_switch(name, [field](const std::string&) { *field = true; });
+      parser_.add_switch(name, [to = field](const std::string&) { *to = true; });
     }
     parser_.add_switch("--no-expand", [this](const std::string&) { line_.expand = false; });
   }
@@ -129,7 +128,7 @@ class Reader {
     return {};
   }
 
-  Result<void> check_kind() {
+  [[nodiscard]] Result<void> check_kind() const {
     if (line_.kind.empty() || launch::is_help(line_.kind)) return {};
     const auto spec = launch::parse_spec(line_.kind);
     return spec ? Result<void>() : Result<void>(spec.error());
@@ -148,7 +147,7 @@ class Reader {
     return wrong(concat({"invalid value ", quote(value), " for --", name, ": use a whole number, 1 or more"}));
   }
 
-  Result<void> check_job() {
+  [[nodiscard]] Result<void> check_job() const {
     const bool has_job = !line_.job_file.empty() || !line_.words.empty();
     if (line_.command != nullptr) {
       if (!line_.command->is_about_runs || !has_job) return {};

@@ -33,7 +33,7 @@ def _identity() -> str:
     try:
         who = amldist.Identity()
     except amldist.Error as error:
-        return f"none ({error})"
+        return f"unknown ({error})"
     return (
         f"rank {who.rank} of {who.size}, local {who.local_rank} of {who.local_size}, node {who.node_rank} of {who.nodes}"
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+import inspect
 import math
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Callable, Iterator, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Sequence, Union
 
 from amldist import _errors, _interrupt
 from amldist._buffers import SIZES, TYPES, Array, array_of, offsets_of, operator_of, sizes_of, type_of
@@ -15,7 +17,14 @@ from amldist._library import lib, text
 from amldist._reducer import Reducer
 from amldist._request import Request
 
+if TYPE_CHECKING:
+    from typing_extensions import Concatenate, ParamSpec
+
+    _P = ParamSpec("_P")
+
 _Shape = Union[int, Sequence[int]]
+#: Of a call: what it returns, what has to be kept meanwhile, and the library's arguments.
+_Prepared = tuple[Any, object, tuple[Any, ...]]
 
 
 def milliseconds(seconds: Optional[float]) -> int:
@@ -31,6 +40,32 @@ def _same_type(first: Array, second: Array, operation: str) -> None:
     if first.count and second.count and first.type != second.type:
         types = {number: name for name, number in TYPES.items()}
         raise TypeError(f"{operation}: the arrays have different elements, {types[first.type]} and {types[second.type]}")
+
+
+def _in_both_forms(
+    prepare: Callable[Concatenate[Communicator, _P], _Prepared],
+) -> tuple[Callable[Concatenate[Communicator, _P], Any], Callable[Concatenate[Communicator, _P], Request]]:
+    """A call that waits, and the same without waiting, of what makes the arguments of both."""
+    name = prepare.__name__[1:]
+    blocking, starting = getattr(lib, f"amldist_{name}"), getattr(lib, f"amldist_i{name}")
+
+    def wait(self: Communicator, /, *given: _P.args, **named: _P.kwargs) -> Any:
+        result, _keep, arguments = prepare(self, *given, **named)
+        self._run(blocking, *arguments)
+        return result
+
+    def start(self: Communicator, /, *given: _P.args, **named: _P.kwargs) -> Request:
+        result, keep, arguments = prepare(self, *given, **named)
+        return self._begin(starting, result, keep, *arguments)
+
+    method: Any
+    for method, called, returned in ((wait, name, Any), (start, f"i{name}", Request)):
+        functools.update_wrapper(method, prepare)
+        method.__name__, method.__qualname__ = called, f"Communicator.{called}"
+        method.__annotations__ = {**prepare.__annotations__, "return": returned}
+        method.__signature__ = inspect.signature(prepare).replace(return_annotation=returned)
+    start.__doc__ = f"{name}() without waiting."
+    return wait, start
 
 
 class Communicator:
@@ -81,7 +116,7 @@ class Communicator:
         """Host name of a rank. Errors: ValueError."""
         name = lib.amldist_host(self._handle, rank)
         if name is None:
-            raise ValueError(f"rank {rank} is none of the {self.size} ranks of this communicator")
+            raise ValueError(f"rank {rank} is out of range 0..{self.size - 1}")
         return text(name)
 
     @property
@@ -120,7 +155,7 @@ class Communicator:
 
     # ---- arguments of the collectives, for both forms ----
 
-    def _reduction(self, name: str, array: Any, op: str, out: Any) -> tuple[Any, tuple[object, object], tuple[Any, ...]]:
+    def _reduction(self, name: str, array: Any, op: str, out: Any) -> _Prepared:
         operator = operator_of(op)
         if out is None:
             both = array_of(array, f"{name}: the array", True)
@@ -131,10 +166,16 @@ class Communicator:
             raise ValueError(f"{name}: the array has {send.count} elements and out has {recv.count}: both must be equal")
         return out, (send, recv), (send.address, recv.address, send.count, send.type, operator)
 
-    def _allreduce(self, array: Any, op: str, out: Any) -> Any:
+    def _allreduce(self, array: Any, op: str = "sum", *, out: Any = None) -> _Prepared:
+        """Every rank gets the combination of all ranks' arrays, in ``out`` or in the array itself.
+
+        ``op`` is "sum", "prod", "max", "min" or "avg"; of integers and bools also "band", "bor" or "bxor". Integers wrap around; float16 and bfloat16 are combined in
+        float32. Returns the array that holds the result.
+        """
         return self._reduction("allreduce", array, op, out)
 
-    def _reduce(self, array: Any, root: int, op: str, out: Any) -> Any:
+    def _reduce(self, array: Any, root: int = 0, op: str = "sum", *, out: Any = None) -> _Prepared:
+        """As allreduce(), but only ``root`` gets the result. The other ranks' arrays stay as they are."""
         if out is not None or self.rank == root:
             result, keep, arguments = self._reduction("reduce", array, op, out)
         else:
@@ -142,11 +183,13 @@ class Communicator:
             result, keep, arguments = array, (send, None), (send.address, None, send.count, send.type, operator_of(op))
         return result, keep, (*arguments, root)
 
-    def _broadcast(self, array: Any, root: int) -> Any:
+    def _broadcast(self, array: Any, root: int = 0) -> _Prepared:
+        """Every rank's array becomes the root's."""
         buffer = array_of(array, "broadcast: the array", self.rank != root)
         return array, buffer, (buffer.address, buffer.count, buffer.type, root)
 
-    def _allgather(self, send: Any, recv: Any) -> Any:
+    def _allgather(self, send: Any, recv: Any) -> _Prepared:
+        """``recv`` (size x n elements) gets every rank's ``send`` (n elements), in the order of ranks."""
         few, many = self._one_and_all("allgather", send, recv, False)
         return recv, (few, many), (few.address, many.address, few.count, few.type)
 
@@ -161,13 +204,16 @@ class Communicator:
             )
         return few, many
 
-    def _reduce_scatter(self, send: Any, recv: Any, op: str) -> Any:
+    def _reduce_scatter(self, send: Any, recv: Any, op: str = "sum") -> _Prepared:
+        """``recv`` (n elements) gets this rank's part of the combination of all ranks' ``send`` (size x n)."""
         few, many = self._one_and_all("reduce_scatter", recv, send, True)
         return recv, (few, many), (many.address, few.address, few.count, few.type, operator_of(op))
 
     def _reduce_scatterv(
-        self, send: Any, recv: Any, counts: Sequence[int], op: str, offsets: Optional[Sequence[int]]
-    ) -> Any:
+        self, send: Any, recv: Any, counts: Sequence[int], op: str = "sum", offsets: Optional[Sequence[int]] = None
+    ) -> _Prepared:
+        """As reduce_scatter() with ``counts[r]`` elements for rank r, at ``offsets[r]`` of ``send`` (default: one after
+        the other). The counts are equal on all ranks."""
         few, many = array_of(recv, "reduce_scatterv: recv", True), array_of(send, "reduce_scatterv: send", False)
         _same_type(few, many, "reduce_scatterv")
         lengths = sizes_of(counts, self.size, "reduce_scatterv: counts")
@@ -180,7 +226,8 @@ class Communicator:
         kind = many.type if many.count else few.type
         return recv, (few, many), (many.address, few.address, lengths, starts, kind, operator_of(op))
 
-    def _alltoall(self, send: Any, recv: Any) -> Any:
+    def _alltoall(self, send: Any, recv: Any) -> _Prepared:
+        """Part r of ``send`` goes to rank r; part r of ``recv`` comes from rank r. All parts are equally long."""
         source, target = array_of(send, "alltoall: send", False), array_of(recv, "alltoall: recv", True)
         _same_type(source, target, "alltoall")
         if source.count != target.count or source.count % self.size:
@@ -195,7 +242,9 @@ class Communicator:
             if offset + count > array.count:
                 raise ValueError(f"{what}: the part of rank {rank} ends at {offset + count}, the array at {array.count}")
 
-    def _allgatherv(self, send: Any, recv: Any, counts: Sequence[int], offsets: Optional[Sequence[int]]) -> Any:
+    def _allgatherv(self, send: Any, recv: Any, counts: Sequence[int], offsets: Optional[Sequence[int]] = None) -> _Prepared:
+        """As allgather() with ``counts[rank]`` elements of each rank, at ``offsets[rank]`` (default: one after the
+        other). Both lists are in elements, and equal on all ranks."""
         few, many = array_of(send, "allgatherv: send", False), array_of(recv, "allgatherv: recv", True)
         _same_type(few, many, "allgatherv")
         lengths = sizes_of(counts, self.size, "allgatherv: counts")
@@ -212,9 +261,10 @@ class Communicator:
         send_counts: Sequence[int],
         recv: Any,
         recv_counts: Sequence[int],
-        send_offsets: Optional[Sequence[int]],
-        recv_offsets: Optional[Sequence[int]],
-    ) -> Any:
+        send_offsets: Optional[Sequence[int]] = None,
+        recv_offsets: Optional[Sequence[int]] = None,
+    ) -> _Prepared:
+        """As alltoall() with counts and offsets in elements for each rank. Not in place."""
         source, target = array_of(send, "alltoallv: send", False), array_of(recv, "alltoallv: recv", True)
         _same_type(source, target, "alltoallv")
         lists = []
@@ -229,205 +279,50 @@ class Communicator:
         kind = source.type if source.count else target.type
         return recv, (source, target), (source.address, *lists[0], target.address, *lists[1], kind)
 
-    def _gather(self, send: Any, recv: Any, root: int) -> Any:
+    def _gather(self, send: Any, recv: Any = None, root: int = 0) -> _Prepared:
+        """``recv`` (size x n elements) on the root gets every rank's ``send`` (n elements)."""
         if self.rank != root:
             few = array_of(send, "gather: send", False)
             return recv, few, (few.address, None, few.count, few.type, root)
         few, many = self._one_and_all("gather", send, recv, False)
         return recv, (few, many), (few.address, many.address, few.count, few.type, root)
 
-    def _scatter(self, send: Any, recv: Any, root: int) -> Any:
+    def _scatter(self, send: Any, recv: Any, root: int = 0) -> _Prepared:
+        """``recv`` (n elements) gets this rank's part of the root's ``send`` (size x n elements)."""
         if self.rank != root:
             few = array_of(recv, "scatter: recv", True)
             return recv, few, (None, few.address, few.count, few.type, root)
         few, many = self._one_and_all("scatter", recv, send, True)
         return recv, (few, many), (many.address, few.address, few.count, few.type, root)
 
-    def _message(self, array: Any, peer: int, what: str, writable: bool) -> Any:
-        buffer = array_of(array, what, writable)
+    def _send(self, array: Any, peer: int) -> _Prepared:
+        """Sends one message. It may wait until the peer receives it; the peer may be this rank."""
+        buffer = array_of(array, "send: the array", False)
+        return None, buffer, (buffer.address, buffer.count, buffer.type, peer)
+
+    def _recv(self, array: Any, peer: int) -> _Prepared:
+        """Receives a message of exactly this count and type, in the order in which the peer sent."""
+        buffer = array_of(array, "recv: the array", True)
         return array, buffer, (buffer.address, buffer.count, buffer.type, peer)
 
-    # ---- blocking calls ----
-
-    def allreduce(self, array: Any, op: str = "sum", *, out: Any = None) -> Any:
-        """Every rank gets the combination of all ranks' arrays, in ``out`` or in the array itself.
-
-        ``op`` is "sum", "prod", "max", "min" or "avg"; of integers and bools also "band", "bor" or "bxor". Integers wrap around; float16 and bfloat16 are combined in
-        float32. Returns the array that holds the result.
-        """
-        result, _keep, arguments = self._allreduce(array, op, out)
-        self._run(lib.amldist_allreduce, *arguments)
-        return result
-
-    def reduce(self, array: Any, root: int = 0, op: str = "sum", *, out: Any = None) -> Any:
-        """As allreduce(), but only ``root`` gets the result. The other ranks' arrays stay as they are."""
-        result, _keep, arguments = self._reduce(array, root, op, out)
-        self._run(lib.amldist_reduce, *arguments)
-        return result
-
-    def broadcast(self, array: Any, root: int = 0) -> Any:
-        """Every rank's array becomes the root's."""
-        result, _keep, arguments = self._broadcast(array, root)
-        self._run(lib.amldist_broadcast, *arguments)
-        return result
-
-    def allgather(self, send: Any, recv: Any) -> Any:
-        """``recv`` (size x n elements) gets every rank's ``send`` (n elements), in the order of ranks."""
-        result, _keep, arguments = self._allgather(send, recv)
-        self._run(lib.amldist_allgather, *arguments)
-        return result
-
-    def allgatherv(self, send: Any, recv: Any, counts: Sequence[int], offsets: Optional[Sequence[int]] = None) -> Any:
-        """As allgather() with ``counts[rank]`` elements of each rank, at ``offsets[rank]`` (default: one after the
-        other). Both lists are in elements, and equal on all ranks."""
-        result, _keep, arguments = self._allgatherv(send, recv, counts, offsets)
-        self._run(lib.amldist_allgatherv, *arguments)
-        return result
-
-    def reduce_scatter(self, send: Any, recv: Any, op: str = "sum") -> Any:
-        """``recv`` (n elements) gets this rank's part of the combination of all ranks' ``send`` (size x n)."""
-        result, _keep, arguments = self._reduce_scatter(send, recv, op)
-        self._run(lib.amldist_reduce_scatter, *arguments)
-        return result
-
-    def reduce_scatterv(
-        self, send: Any, recv: Any, counts: Sequence[int], op: str = "sum", offsets: Optional[Sequence[int]] = None
-    ) -> Any:
-        """As reduce_scatter() with ``counts[r]`` elements for rank r, at ``offsets[r]`` of ``send`` (default: one after
-        the other). The counts are equal on all ranks."""
-        result, _keep, arguments = self._reduce_scatterv(send, recv, counts, op, offsets)
-        self._run(lib.amldist_reduce_scatterv, *arguments)
-        return result
-
-    def alltoall(self, send: Any, recv: Any) -> Any:
-        """Part r of ``send`` goes to rank r; part r of ``recv`` comes from rank r. All parts are equally long."""
-        result, _keep, arguments = self._alltoall(send, recv)
-        self._run(lib.amldist_alltoall, *arguments)
-        return result
-
-    def alltoallv(
-        self,
-        send: Any,
-        send_counts: Sequence[int],
-        recv: Any,
-        recv_counts: Sequence[int],
-        send_offsets: Optional[Sequence[int]] = None,
-        recv_offsets: Optional[Sequence[int]] = None,
-    ) -> Any:
-        """As alltoall() with counts and offsets in elements for each rank. Not in place."""
-        result, _keep, arguments = self._alltoallv(send, send_counts, recv, recv_counts, send_offsets, recv_offsets)
-        self._run(lib.amldist_alltoallv, *arguments)
-        return result
-
-    def gather(self, send: Any, recv: Any = None, root: int = 0) -> Any:
-        """``recv`` (size x n elements) on the root gets every rank's ``send`` (n elements)."""
-        result, _keep, arguments = self._gather(send, recv, root)
-        self._run(lib.amldist_gather, *arguments)
-        return result
-
-    def scatter(self, send: Any, recv: Any, root: int = 0) -> Any:
-        """``recv`` (n elements) gets this rank's part of the root's ``send`` (size x n elements)."""
-        result, _keep, arguments = self._scatter(send, recv, root)
-        self._run(lib.amldist_scatter, *arguments)
-        return result
-
-    def send(self, array: Any, peer: int) -> None:
-        """Sends one message. It may wait until the peer receives it; the peer may be this rank."""
-        _result, _keep, arguments = self._message(array, peer, "send: the array", False)
-        self._run(lib.amldist_send, *arguments)
-
-    def recv(self, array: Any, peer: int) -> Any:
-        """Receives a message of exactly this count and type, in the order in which the peer sent."""
-        result, _keep, arguments = self._message(array, peer, "recv: the array", True)
-        self._run(lib.amldist_recv, *arguments)
-        return result
-
-    def barrier(self) -> None:
+    def _barrier(self) -> _Prepared:
         """Returns when every rank has called it."""
-        self._run(lib.amldist_barrier)
+        return None, None, ()
 
-    # ---- the same without waiting ----
-
-    def iallreduce(self, array: Any, op: str = "sum", *, out: Any = None) -> Request:
-        """allreduce() without waiting."""
-        result, keep, arguments = self._allreduce(array, op, out)
-        return self._begin(lib.amldist_iallreduce, result, keep, *arguments)
-
-    def ireduce(self, array: Any, root: int = 0, op: str = "sum", *, out: Any = None) -> Request:
-        """reduce() without waiting."""
-        result, keep, arguments = self._reduce(array, root, op, out)
-        return self._begin(lib.amldist_ireduce, result, keep, *arguments)
-
-    def ibroadcast(self, array: Any, root: int = 0) -> Request:
-        """broadcast() without waiting."""
-        result, keep, arguments = self._broadcast(array, root)
-        return self._begin(lib.amldist_ibroadcast, result, keep, *arguments)
-
-    def iallgather(self, send: Any, recv: Any) -> Request:
-        """allgather() without waiting."""
-        result, keep, arguments = self._allgather(send, recv)
-        return self._begin(lib.amldist_iallgather, result, keep, *arguments)
-
-    def iallgatherv(
-        self, send: Any, recv: Any, counts: Sequence[int], offsets: Optional[Sequence[int]] = None
-    ) -> Request:
-        """allgatherv() without waiting."""
-        result, keep, arguments = self._allgatherv(send, recv, counts, offsets)
-        return self._begin(lib.amldist_iallgatherv, result, keep, *arguments)
-
-    def ireduce_scatter(self, send: Any, recv: Any, op: str = "sum") -> Request:
-        """reduce_scatter() without waiting."""
-        result, keep, arguments = self._reduce_scatter(send, recv, op)
-        return self._begin(lib.amldist_ireduce_scatter, result, keep, *arguments)
-
-    def ireduce_scatterv(
-        self, send: Any, recv: Any, counts: Sequence[int], op: str = "sum", offsets: Optional[Sequence[int]] = None
-    ) -> Request:
-        """reduce_scatterv() without waiting."""
-        result, keep, arguments = self._reduce_scatterv(send, recv, counts, op, offsets)
-        return self._begin(lib.amldist_ireduce_scatterv, result, keep, *arguments)
-
-    def ialltoall(self, send: Any, recv: Any) -> Request:
-        """alltoall() without waiting."""
-        result, keep, arguments = self._alltoall(send, recv)
-        return self._begin(lib.amldist_ialltoall, result, keep, *arguments)
-
-    def ialltoallv(
-        self,
-        send: Any,
-        send_counts: Sequence[int],
-        recv: Any,
-        recv_counts: Sequence[int],
-        send_offsets: Optional[Sequence[int]] = None,
-        recv_offsets: Optional[Sequence[int]] = None,
-    ) -> Request:
-        """alltoallv() without waiting."""
-        result, keep, arguments = self._alltoallv(send, send_counts, recv, recv_counts, send_offsets, recv_offsets)
-        return self._begin(lib.amldist_ialltoallv, result, keep, *arguments)
-
-    def igather(self, send: Any, recv: Any = None, root: int = 0) -> Request:
-        """gather() without waiting."""
-        result, keep, arguments = self._gather(send, recv, root)
-        return self._begin(lib.amldist_igather, result, keep, *arguments)
-
-    def iscatter(self, send: Any, recv: Any, root: int = 0) -> Request:
-        """scatter() without waiting."""
-        result, keep, arguments = self._scatter(send, recv, root)
-        return self._begin(lib.amldist_iscatter, result, keep, *arguments)
-
-    def isend(self, array: Any, peer: int) -> Request:
-        """send() without waiting."""
-        _result, keep, arguments = self._message(array, peer, "isend: the array", False)
-        return self._begin(lib.amldist_isend, None, keep, *arguments)
-
-    def irecv(self, array: Any, peer: int) -> Request:
-        """recv() without waiting."""
-        result, keep, arguments = self._message(array, peer, "irecv: the array", True)
-        return self._begin(lib.amldist_irecv, result, keep, *arguments)
-
-    def ibarrier(self) -> Request:
-        """barrier() without waiting."""
-        return self._begin(lib.amldist_ibarrier, None, None)
+    allreduce, iallreduce = _in_both_forms(_allreduce)
+    reduce, ireduce = _in_both_forms(_reduce)
+    broadcast, ibroadcast = _in_both_forms(_broadcast)
+    allgather, iallgather = _in_both_forms(_allgather)
+    allgatherv, iallgatherv = _in_both_forms(_allgatherv)
+    reduce_scatter, ireduce_scatter = _in_both_forms(_reduce_scatter)
+    reduce_scatterv, ireduce_scatterv = _in_both_forms(_reduce_scatterv)
+    alltoall, ialltoall = _in_both_forms(_alltoall)
+    alltoallv, ialltoallv = _in_both_forms(_alltoallv)
+    gather, igather = _in_both_forms(_gather)
+    scatter, iscatter = _in_both_forms(_scatter)
+    send, isend = _in_both_forms(_send)
+    recv, irecv = _in_both_forms(_recv)
+    barrier, ibarrier = _in_both_forms(_barrier)
 
     @contextmanager
     def group(self) -> Iterator[None]:

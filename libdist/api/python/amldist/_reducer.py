@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import Any, Optional, Protocol, Sequence
 
 from amldist import _interrupt
 from amldist._buffers import SIZES, TYPES, array_of, operator_of, type_of
 from amldist._errors import check, raise_last
 from amldist._library import ReducerOptionsStruct, lib
 
-if TYPE_CHECKING:
-    from amldist._communicator import Communicator
+
+class World(Protocol):
+    """What a reducer needs of a communicator."""
+
+    _handle: Optional[int]
 
 
 class Reducer:
@@ -24,7 +27,7 @@ class Reducer:
     ``bucket_bytes`` (25 MiB), ``first_bucket_bytes`` (1 MiB) and ``fuse_bytes`` may be given by name.
     """
 
-    def __init__(self, comm: Communicator, counts: Sequence[int], dtype: Any = "float32", op: str = "avg", **options: int) -> None:
+    def __init__(self, comm: World, counts: Sequence[int], dtype: Any = "float32", op: str = "avg", **options: int) -> None:
         self._comm = comm
         self._counts = [int(count) for count in counts]
         if any(count < 0 for count in self._counts):
@@ -65,7 +68,7 @@ class Reducer:
 
     def _index(self, tensor: int) -> int:
         if not 0 <= tensor < len(self._counts):
-            raise IndexError(f"tensor {tensor} is none of the reducer's {len(self._counts)}")
+            raise IndexError(f"tensor {tensor} is out of range 0..{len(self._counts) - 1}")
         return tensor
 
     def ready(self, tensor: int) -> None:

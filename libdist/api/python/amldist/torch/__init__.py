@@ -9,13 +9,10 @@ operation and its number; also as ``rank``, ``host``, ``operation``, ``number`` 
 
 from __future__ import annotations
 
-import sys
 from typing import NoReturn
 
 
 def _cannot(sentence: str) -> NoReturn:
-    if sys.argv[:1] == ["-m"] and "amldist.torch" in getattr(sys, "orig_argv", ()):  # python -m amldist.torch: no traceback
-        sys.exit(f"amldist: {sentence}")
     raise ImportError(f"amldist: {sentence}")
 
 
@@ -31,14 +28,13 @@ if not dist.is_available():
 if not hasattr(dist, "DistBackendError"):
     _cannot("this PyTorch is too old; 2.6 or a later one is needed")
 
-from amldist.torch import _direct
+from amldist.torch._backend import DEVICES, NAME, AmldistBackend, AmldistGroup, create
 from amldist.torch._buckets import use_library_memory
-from amldist.torch._group import DEVICES, NAME, AmldistBackend, AmldistGroup, create
-from amldist.torch._work import BackendError
+from amldist.torch._failures import BackendError
 
 BackendError.__module__ = __name__  # the name that users see and can import
 
-__all__ = ["AmldistBackend", "AmldistGroup", "BackendError", "register", "use_library_memory"]
+__all__ = ["NAME", "AmldistBackend", "AmldistGroup", "BackendError", "register", "use_library_memory"]
 
 
 def register() -> None:
@@ -48,4 +44,3 @@ def register() -> None:
 
 
 register()
-_direct.install()

@@ -16,8 +16,9 @@ def _can_move() -> bool:
     """Whether this PyTorch can exchange the memory of two storages so that all views of them see it. It has a method for
     that since 2.14 at the latest; the name is not public, so what it does is tried."""
     seen, other = torch.zeros(2)[1:], torch.ones(2)
+    memory: Any = seen.untyped_storage()
     try:
-        seen.untyped_storage()._swap_data_ptr_(other.untyped_storage())
+        memory._swap_data_ptr_(other.untyped_storage())
     except (AttributeError, RuntimeError, TypeError):
         return False
     return bool(seen.item() == 1 and other[1].item() == 0)
@@ -40,7 +41,7 @@ class Buckets:
         self._engine = engine
         #: Of each bucket, by its number: the tensor in library memory, and the array to free.
         self._known: Dict[int, Tuple[torch.Tensor, Any]] = {}
-        engine.guests.add(self)
+        engine.lenders.add(self)
 
     def __del__(self) -> None:
         if hasattr(self, "_known") and not sys.is_finalizing():
@@ -61,7 +62,7 @@ class Buckets:
         known, self._known = self._known, {}
         for tensor, raw in known.values():
             if CAN_MOVE:
-                storage = tensor.untyped_storage()
+                storage: Any = tensor.untyped_storage()
                 storage._swap_data_ptr_(storage.clone())
             if frees and self._engine.comm._handle is not None:
                 self._engine.comm.free(raw)
@@ -72,7 +73,7 @@ class Buckets:
             if self._known[index][0].data_ptr() == given.data_ptr():
                 return given
             self.leave(frees=True)  # DistributedDataParallel has cut its buckets anew, which it does after the first step
-        storage = given.untyped_storage()
+        storage: Any = given.untyped_storage()
         ours, raw = self._allocate(storage.nbytes())
         memory = ours.untyped_storage()
         memory.copy_(storage)

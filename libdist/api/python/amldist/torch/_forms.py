@@ -43,6 +43,8 @@ FORMS: Dict[str, Form] = {
     "all_gather_single_coalesced": Form(_PAIR, (1, 1), c10d.AllgatherOptions),
     "allgather_into_tensor_coalesced": Form(_PAIR, (1, 1), c10d.AllgatherOptions),
     "gather": Form(_PAIR, (2, 1), c10d.GatherOptions, ("root",)),
+    "gather_single": Form(_PAIR, (0, 0), c10d.GatherOptions, ("root",)),
+    "gather_into_tensor": Form(_PAIR, (0, 0), c10d.GatherOptions, ("root",)),
     "scatter": Form(_PAIR, (1, 2), c10d.ScatterOptions, ("root",)),
     "reduce_scatter": Form(_PAIR, (1, 2), c10d.ReduceScatterOptions, ("op",)),
     "reduce_scatter_single": _REDUCE_SCATTER,
@@ -67,7 +69,7 @@ def is_full(name: str, arguments: Tuple[Any, ...]) -> bool:
     before = len(form.names)
     if form.options is None:
         return len(arguments) == before and not isinstance(arguments[0], torch.Tensor)
-    return len(arguments) == before + 1 and _is_options(arguments[before])
+    return len(arguments) == before + 1 and type(arguments[before]) is form.options
 
 
 def completed(name: str, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Tuple[Any, ...]:

@@ -2,197 +2,20 @@
 
 from __future__ import annotations
 
-import atexit
-import collections
-import queue
+import functools
 import re
 import sys
 import threading
 import time
 import types
-import weakref
 from datetime import timedelta
-from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Protocol, Set, Tuple
 
 import torch
-import torch.distributed as dist
-from amldist import _errors
 from amldist._request import Request
-from amldist.torch._tensors import RefusedCall
+from amldist.torch._failures import BackendError, Members
+from amldist.torch._waiter import Waiter, here, works_with_futures
 from torch._C._distributed_c10d import Work
-
-
-class BackendError(dist.DistBackendError):
-    """A DistBackendError that also says which rank was missing or wrong, and in which call, where that is known."""
-
-    rank: Optional[int] = None
-    host: Optional[str] = None
-    operation: Optional[str] = None
-    number: Optional[int] = None
-
-
-def backend_error(error: Exception, limit_s: float = 0, before: str = "") -> Exception:
-    """The package's exception as PyTorch's; ``limit_s`` was the call's deadline. What the caller did wrong stays what it is."""
-    if type(error) is ValueError:
-        return RefusedCall(str(error))
-    if not isinstance(error, _errors.Error):
-        return error
-    over = f"; the timeout of {limit_s:g} s is over" if isinstance(error, _errors.TimeoutError) and limit_s else ""
-    told = BackendError(before + str(error) + over)
-    told.rank, told.host, told.operation, told.number = error.rank, error.host, error.operation, error.number
-    told.__cause__ = error
-    return told
-
-
-class _ProcessEnds(BaseException):
-    """Ends the waiting of a thread that may touch no tensor any more."""
-
-
-#: Works whose futures were asked for in a backward pass, until the callbacks of these have run; and their groups' waiters.
-promised: Dict["PendingWork", "Waiter"] = {}
-
-
-class _Here(threading.local):
-    """What goes on in a thread."""
-
-    calls_back = False  #: it runs the callbacks of a promised work's future
-
-
-_here = _Here()
-
-
-class Waiter:
-    """A thread that waits for works in the order in which they were begun, for those who asked for futures.
-
-    It ends after a second without work, so that a program that uses none has no thread. Works that the program itself
-    will wait for at the end of a backward pass are left to it for about a second.
-
-    Before the interpreter ends, so does the thread, or it stays in a call of the library: one that frees a tensor then
-    aborts the process.
-    """
-
-    _IDLE_S = 1.0
-    _EXIT_S = 10.0  #: for results to be copied when the process ends
-    _all: "weakref.WeakSet[Waiter]" = weakref.WeakSet()
-
-    def __init__(self) -> None:
-        self._works: "queue.Queue[Optional[PendingWork]]" = queue.Queue()
-        self._left: Deque[PendingWork] = collections.deque()
-        self._lock = threading.Lock()
-        self._runs = False
-        self._thread: Optional[threading.Thread] = None
-        self._ends = self._is_away = False
-        self._nested: Optional[Waiter] = None
-        self._all.add(self)
-
-    def stop(self) -> None:
-        """At the end of the process: returns when the thread has ended, or is where it may stay."""
-        with self._lock:
-            self._ends, thread = True, self._thread if self._runs else None
-        self._works.put(None)
-        deadline = time.monotonic() + self._EXIT_S
-        while thread is not None and thread.is_alive() and not self._is_away and time.monotonic() < deadline:
-            thread.join(0.01)
-
-    def wait_for(self, request: Request) -> None:
-        """Waits for a request of a work."""
-        if threading.current_thread() is not self._thread:
-            request.wait()
-            return
-        self._is_away = True
-        try:
-            request.wait()
-        finally:
-            self._is_away = False
-            if self._ends:
-                raise _ProcessEnds
-
-    def _beyond_callbacks(self) -> "Waiter":
-        """Itself, or the first one whose thread is not in a future's callback with this thread: that may wait for what it
-        begins."""
-        level: Optional[Waiter] = self
-        while level is not None:
-            if threading.current_thread() is level._thread:
-                level._nested = level._nested or Waiter()
-                return level._nested
-            level = level._nested
-        return self
-
-    def add(self, work: "PendingWork") -> None:
-        free = self._beyond_callbacks()
-        if free is not self:
-            work.leave_to(free)
-            return
-        with self._lock:
-            if not self._ends:
-                self._works.put(work)
-                self._start()
-                return
-        work.finish()  # in a handler of the process's end
-
-    def keep_order(self) -> None:
-        """Before a call: lets the callbacks of promised works run, which may begin calls. So all ranks begin the calls of a
-        backward pass and those of its callbacks in one order, as with NCCL, whose futures are complete at once."""
-        while promised and not _here.calls_back:
-            work = next((work for work, waiter in list(promised.items()) if waiter is self), None)
-            if work is None:
-                return
-            work.settle()
-
-    def leave(self, work: "PendingWork") -> None:
-        """Takes the work up only if nobody has waited for it before long. That wakes no thread."""
-        with self._lock:
-            while self._left and self._left[0].is_done:
-                self._left.popleft()
-            self._left.append(work)
-            self._start()
-
-    def _start(self) -> None:
-        if not self._runs:
-            self._runs = True
-            self._thread = threading.Thread(target=self._run, name="amldist-waiter", daemon=True)
-            self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._work_off()
-        except _ProcessEnds as held:  # its frames hold works, which may be the last to hold tensors
-            self._is_away = True
-            while held:
-                time.sleep(3600)
-
-    def _work_off(self) -> None:
-        while True:
-            try:
-                work = self._works.get(timeout=self._IDLE_S)
-            except queue.Empty:
-                with self._lock:
-                    left, self._left = self._left, collections.deque()
-                    if self._works.empty() and not left:
-                        self._runs = False
-                        return
-                for each in left:
-                    each.finish()
-                continue
-            if work is None:
-                return
-            work.finish()
-            del work  # not when the next one comes
-
-
-def _stop_waiters() -> None:
-    for waiter in list(Waiter._all):
-        waiter.stop()
-
-
-atexit.register(_stop_waiters)
-
-
-def _raising(error: Exception) -> Callable[[Any], Any]:
-    def raise_it(_future: Any) -> Any:
-        raise error
-
-    return raise_it
 
 
 def tensors_in(things: Any) -> List[torch.Tensor]:
@@ -208,6 +31,12 @@ def future_of(outputs: Any) -> "torch.futures.Future[Any]":
     return torch.futures.Future(devices=list(devices)) if devices else torch.futures.Future()
 
 
+@functools.lru_cache(maxsize=1)
+def _pass_on() -> Any:
+    """A function of TorchScript: its futures hold a list of tensors, as C++ knows them; Python's hold an object of Python."""
+    return torch.jit.CompilationUnit("def pass_on(tensors: List[Tensor]) -> List[Tensor]:\n    return tensors\n").pass_on
+
+
 def _release() -> Tuple[int, int]:
     found = re.match(r"(\d+)\.(\d+)", torch.__version__)
     return (int(found[1]), int(found[2])) if found else (0, 0)
@@ -221,8 +50,8 @@ def _caller() -> str:
     return "" if frame is None else str(frame.f_globals.get("__name__"))
 
 
-class KeptWork(Work):
-    """A work that lives until somebody has waited for it.
+class GroupWork(Work):
+    """A call on a group, with what all kinds of it share; it lives until somebody has waited for it.
 
     The functional collectives of PyTorch before 2.9 keep the half of a Work that is written in C++ alone, and wait by
     it: without the other half, that would last for ever. Works that nobody waits for are given up from the oldest on.
@@ -230,11 +59,12 @@ class KeptWork(Work):
 
     _NEEDED = _release() < (2, 9)
     _MOST = 4096
-    _unwaited: Dict[int, "KeptWork"] = {}
+    _unwaited: Dict[int, GroupWork] = {}
     _waits = 1  #: how often somebody will wait
 
-    def __init__(self) -> None:
+    def __init__(self, outputs: Any = None) -> None:
         super().__init__()
+        self._outputs = outputs
         if not self._NEEDED:
             return
         self._unwaited[id(self)] = self
@@ -253,37 +83,44 @@ class KeptWork(Work):
         if self._NEEDED and _caller() == "torch._ops":
             self._waits = tensors
 
-
-class DoneWork(KeptWork):
-    """A call that is complete."""
-
-    def __init__(self, outputs: Any = None) -> None:
-        super().__init__()
-        self._outputs = outputs
-
     def wait(self, timeout: Any = None) -> bool:
         self.let_go()
         return True
+
+    def _wait_at_most(self, timeout: Optional[timedelta]) -> None:
+        """Until the call is complete, if there is a time limit. Errors: BackendError, after it."""
+        limit = timeout.total_seconds() if timeout else 0
+        deadline, pause = time.monotonic() + limit, 20e-6
+        while limit > 0 and not self.is_completed():
+            if time.monotonic() > deadline:
+                raise BackendError(f"the call is not complete after {limit:g} s of waiting; it goes on")
+            time.sleep(pause)
+            pause = min(2 * pause, 2e-3)
+
+    def synchronize(self) -> None:
+        self.wait()
 
     def is_completed(self) -> bool:
         return True
 
     def is_success(self) -> bool:
-        return True
+        return self.is_completed() and self.exception() is None
 
     def exception(self) -> Optional[Exception]:
         return None
 
-    def synchronize(self) -> None:
-        pass
-
     def result(self) -> List[torch.Tensor]:
-        return list(self._outputs or [])
+        self.wait()
+        return tensors_in(self._outputs)
 
     def source_rank(self) -> int:
         raise RuntimeError("this work is not a receive: it has no source rank")
 
-    _source_rank = source_rank
+    _source_rank = property(lambda self: self.source_rank)  # the older name
+
+
+class DoneWork(GroupWork):
+    """A call that is complete."""
 
     def get_future(self) -> "torch.futures.Future[Any]":
         future = future_of(self._outputs)
@@ -295,7 +132,18 @@ class DoneWork(KeptWork):
 _BACKWARD = getattr(getattr(torch.autograd.graph, "_engine_run_backward", None), "__code__", None)
 
 
-class PendingWork(KeptWork):
+class Owner(Protocol):
+    """The group whose call a work is."""
+
+    waiter: Waiter
+    members: Members
+    pending: Set[PendingWork]  #: works, and their tensors, until they are done
+
+    @property
+    def limit_s(self) -> float: ...
+
+
+class PendingWork(GroupWork):
     """A call in progress.
 
     Any thread may wait. The first that does finishes the work: it also copies results to where they belong. An error is
@@ -304,22 +152,18 @@ class PendingWork(KeptWork):
 
     def __init__(
         self,
-        requests: List[Request],
+        owner: Owner,
+        request: Optional[Request],
         outputs: Any,
         after: Optional[Callable[[], object]],
-        waiter: Waiter,
         source: Any = None,
-        limit_s: float = 0,
-        pending: Optional[Set["PendingWork"]] = None,
     ) -> None:
-        """``pending``: what keeps the work, and its tensors, until it is done."""
-        super().__init__()
-        self._limit_s = limit_s
-        self._pending = pending
-        self._requests = requests
-        self._outputs = outputs
+        super().__init__(outputs)
+        self._owner = owner
+        self._limit_s = owner.limit_s
+        self._request = request
         self._after = after
-        self._waiter = waiter
+        self._waiter = owner.waiter
         self._source = source
         self._lock = threading.Lock()
         self._done = False
@@ -327,7 +171,7 @@ class PendingWork(KeptWork):
         self._future: Optional["torch.futures.Future[Any]"] = None
         self._value: Any = outputs  #: of the future
         self._raises_in_backward = False
-        self._have_run: threading.Event  #: of a promised work
+        self._have_run: threading.Event  #: once it is in works_with_futures
 
     def finish(self) -> None:
         """Waits until the call is complete, whatever it comes to. KeyboardInterrupt goes through."""
@@ -335,17 +179,15 @@ class PendingWork(KeptWork):
             if self._done:
                 return
             try:
-                for request in self._requests:
-                    self._waiter.wait_for(request)
+                if self._request is not None:
+                    self._waiter.wait_for(self._request)
                 if self._after is not None:
                     self._after()
             except Exception as error:
-                self._error = backend_error(error, self._limit_s)
+                self._error = self._owner.members.error(error, self._limit_s)
             self._done = True
-            self._requests, self._after = [], None
-            pending, self._pending = self._pending, None
-            if pending is not None:
-                pending.discard(self)
+            self._request = self._after = None
+            self._owner.pending.discard(self)
             future = self._future
         if future is not None:
             self._complete(future, self._value)
@@ -365,68 +207,51 @@ class PendingWork(KeptWork):
         return self._done
 
     def _complete(self, future: "torch.futures.Future[Any]", value: Any) -> None:
-        outer, _here.calls_back = _here.calls_back, _here.calls_back or self in promised
+        outer, here.calls_back = here.calls_back, here.calls_back or self in works_with_futures
         try:
             if self._error is None or self._raises_in_backward:
                 future.set_result(value)  # a future that raises is derived of this one
             else:
                 future.set_exception(self._error)
         finally:
-            _here.calls_back = outer
-            if promised.pop(self, None) is not None:
+            here.calls_back = outer
+            if works_with_futures.pop(self, None) is not None:
                 self._have_run.set()
 
     def wait(self, timeout: Optional[timedelta] = None) -> bool:
         if not self._done:
-            limit = timeout.total_seconds() if timeout else 0
-            if limit > 0:
-                self._wait_at_most(limit)
+            self._wait_at_most(timeout)
             self.finish()
         self.let_go()
         if self._error is not None:
             raise self._error
         return True
 
-    def _wait_at_most(self, limit: float) -> None:
-        deadline, pause = time.monotonic() + limit, 20e-6
-        while not self.is_completed():
-            if time.monotonic() > deadline:
-                raise BackendError(f"the call is not complete after {limit:g} s of waiting; it goes on")
-            time.sleep(pause)
-            pause = min(2 * pause, 2e-3)
-
-    def synchronize(self) -> None:
-        self.wait()
-
     def is_completed(self) -> bool:
         if self._done:
             return True
-        if not all(request.test() for request in list(self._requests)):
+        request = self._request
+        if request is not None and not request.test():
             return False
         self.finish()
         return True
 
-    def is_success(self) -> bool:
-        return self.is_completed() and self._error is None
-
     def exception(self) -> Optional[Exception]:
         return self._error
-
-    def result(self) -> List[torch.Tensor]:
-        self.wait()
-        return list(self._outputs or [])
 
     def source_rank(self) -> int:
         if self._source is None:
             raise RuntimeError("this work is not a receive: it has no source rank")
         return int(self._source.value)
 
-    _source_rank = source_rank
-
     def get_future(self) -> "torch.futures.Future[Any]":
         """A future of the output tensors. Asked for in a backward pass, as DistributedDataParallel does, an error also
         ends that pass with its own type: a future hands C++ a RuntimeError with the text alone."""
         if sys._getframe(1).f_code is _BACKWARD:
+            if tensors_in(self._outputs)[0].dtype is torch.float16:  # the built-in hook FP16_COMPRESS takes no other future
+                self.wait()
+                typed: Any = torch._C.fork(_pass_on(), self._outputs)
+                return typed  # type: ignore[no-any-return]
             return self.future_at_end_of_backward(self._outputs)
         in_backward = torch._C._current_graph_task_id() != -1
         with self._lock:
@@ -435,8 +260,8 @@ class PendingWork(KeptWork):
             if not done and self._future is None:
                 self._future, self._raises_in_backward = future, in_backward
                 first = True
-                if in_backward or _here.calls_back:
-                    self._have_run, promised[self] = threading.Event(), self._waiter
+                if in_backward or here.calls_back:
+                    self._have_run, works_with_futures[self] = threading.Event(), self._waiter
             else:
                 first = False
         if done:
@@ -456,7 +281,7 @@ class PendingWork(KeptWork):
             is_first = self._future is None and not self._done and torch._C._current_graph_task_id() != -1
             if is_first:
                 self._future, self._value = future_of(self._outputs), value
-        if not is_first:
+        if not is_first or self._future is None:
             return self.get_future().then(lambda _future: value)
         self._waiter.leave(self)
         torch.autograd.Variable._execution_engine.queue_callback(self._wait_in_backward)
@@ -475,7 +300,7 @@ class PendingWork(KeptWork):
         return future.then(self._value_of)
 
     def _wait_in_backward(self) -> None:
-        if self in promised and not _here.calls_back:
+        if self in works_with_futures and not here.calls_back:
             self.settle()
         self.wait()
 
@@ -483,8 +308,8 @@ class PendingWork(KeptWork):
 class JoinedWork(PendingWork):
     """Several works as one."""
 
-    def __init__(self, works: List[Any], outputs: Any, waiter: Waiter) -> None:
-        super().__init__([], outputs, self._wait_for_all, waiter)
+    def __init__(self, owner: Owner, works: List[Any], outputs: Any) -> None:
+        super().__init__(owner, None, outputs, self._wait_for_all)
         self._works = works
 
     def _wait_for_all(self) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import time
 import warnings
 from datetime import timedelta
 from typing import Any, Callable, List, Optional, Tuple
@@ -19,10 +18,10 @@ from amldist import _errors
 from amldist._communicator import milliseconds
 from amldist._errors import check
 from amldist._library import lib
-from amldist.torch._tensors import OnHost, refuse
-from amldist.torch._work import BackendError, KeptWork, backend_error, tensors_in
+from amldist.torch._failures import Members, refuse
+from amldist.torch._place import Place, Tensor
+from amldist.torch._work import GroupWork, tensors_in
 
-Tensor = torch.Tensor
 #: "host": CUDA tensors go through host memory. All ranks must have the same.
 VARIABLE = "AMLDIST_TORCH_CUDA"
 #: What NCCL does not combine: 16-bit integers, and bits of anything but bools (libdist/collective/gpu/nccl_backend.cpp).
@@ -30,31 +29,16 @@ _INT16, _UINT16, _BOOL = 10, 11, 12
 _BITWISE, _BXOR = (5, 6, 7), 7
 
 
-class OnDevice(OnHost):
-    """CUDA tensors where they lie; lists of them as one buffer on the same device."""
-
-    def __init__(self, gpu: "Gpu") -> None:
-        super().__init__()
-        self.gpu = gpu
-
-    def read(self, tensor: Tensor) -> Tensor:
-        return tensor
-
-    both = write = read
-
-    def empty(self, count: int, dtype: torch.dtype) -> Tensor:
-        return torch.empty(count, dtype=dtype, device=self.gpu.device)
-
-
 class Gpu:
     """A group's half on one GPU. Everything but ``failure`` and ``end`` is for one thread at a time."""
 
-    def __init__(self, handle: int, device: torch.device) -> None:
+    def __init__(self, handle: int, device: torch.device, members: Members) -> None:
         self.device = device
+        self._members = members
         self._handle: Optional[int] = handle
         self._stream: Optional[int] = -1  # none yet: 0 is the default stream
         self._side: Any = None
-        self._told = False
+        self._is_reported = False
         self.limit_s = 0.0
 
     def takes(self, reduction: Optional[Tuple[int, int]]) -> bool:
@@ -74,7 +58,7 @@ class Gpu:
         keep: Any,
         after: Optional[Callable[[], object]],
         waits: bool,
-    ) -> "DeviceWork":
+    ) -> GpuWork:
         """Enqueues a collective behind what the current stream has, and ``after`` behind the collective."""
         current = torch.cuda.current_stream(self.device)
         stream = current
@@ -96,7 +80,7 @@ class Gpu:
             for tensor in tensors_in([outputs, keep]):
                 if tensor.is_cuda:
                     tensor.record_stream(stream)
-        return DeviceWork(self, stream, event, outputs)
+        return GpuWork(self, stream, event, outputs)
 
     def _use(self, stream: Any) -> None:
         if stream.cuda_stream != self._stream:
@@ -109,8 +93,8 @@ class Gpu:
             check(lib.amldist_set_timeout(self._handle, milliseconds(limit_s)))
 
     def _error(self, status: int) -> Exception:
-        self._told = True
-        return backend_error(_errors.last_error(status), self.limit_s)
+        self._is_reported = True
+        return self._members.error(_errors.last_error(status), self.limit_s)
 
     def failure(self) -> Optional[Exception]:
         """What the watchdog found, or a call before; None: all is well so far."""
@@ -128,12 +112,12 @@ class Gpu:
         if failed is not None:
             raise failed
 
-    def unheard(self) -> Optional[Exception]:
-        """A failure that no call has raised."""
-        return None if self._told else self.failure()
+    def unreported(self) -> Optional[Exception]:
+        """A failure that no call has raised yet."""
+        return None if self._is_reported else self.failure()
 
     def abort(self) -> None:
-        self._told = True  # whoever aborts knows
+        self._is_reported = True  # to the thread that aborts
         if self._handle is not None:
             lib.amldist_abort(self._handle)
 
@@ -141,6 +125,59 @@ class Gpu:
         """The communicator, for its end."""
         handle, self._handle = self._handle, None
         return handle
+
+
+class GpuWork(GroupWork):
+    """A call that a stream has. ``event`` is behind it; None: the call is on the stream that was current."""
+
+    def __init__(self, gpu: Gpu, stream: Any, event: Optional[Any], outputs: Any) -> None:
+        super().__init__(outputs)
+        self._gpu, self._stream, self._event = gpu, stream, event
+
+    def wait(self, timeout: Optional[timedelta] = None) -> bool:
+        """Lets the current stream wait; with a time limit the caller, too."""
+        self._wait_at_most(timeout)
+        if self._event is not None:
+            torch.cuda.current_stream(self._gpu.device).wait_event(self._event)
+        self.let_go()
+        failed = self._gpu.failure()
+        if failed is not None:
+            raise failed
+        return True
+
+    def followed(self, outputs: Any) -> GpuWork:
+        """The last of several as all of them."""
+        return GpuWork(self._gpu, self._stream, self._event, outputs)
+
+    def is_completed(self) -> bool:
+        return bool((self._stream if self._event is None else self._event).query())
+
+    def exception(self) -> Optional[Exception]:
+        return self._gpu.failure()
+
+    def get_future(self) -> "torch.futures.Future[Any]":
+        """Complete at once: a wait for it makes the stream wait."""
+        future: "torch.futures.Future[Any]" = torch.futures.Future(devices=[self._gpu.device])
+        with torch.cuda.stream(self._stream):
+            future.set_result(self._outputs)
+        return future
+
+
+class OnGpu(Place):
+    """CUDA tensors where they lie; lists of them as one buffer on the same device."""
+
+    def __init__(self, gpu: Gpu, operation: str) -> None:
+        super().__init__(operation)
+        self._gpu = gpu
+
+    def has(self, tensor: Tensor) -> bool:
+        return True
+
+    def empty(self, count: int, dtype: torch.dtype) -> Tensor:
+        return torch.empty(count, dtype=dtype, device=self._gpu.device)
+
+    def run(self, name: str, arguments: Tuple[Any, ...], outputs: Any, keep: Any, waits: bool) -> Any:
+        return self._gpu.call(getattr(lib, "amldist_" + name), arguments, outputs, (keep, self._back), self.after, waits)
 
 
 def is_wanted(device: torch.device) -> bool:
@@ -151,14 +188,14 @@ def is_wanted(device: torch.device) -> bool:
     return value != "host" and device.type == "cuda" and torch.version.hip is None
 
 
-def open_gpu(world: Optional[int], rank: int, device: torch.device, limit_s: float) -> Optional[Gpu]:
+def open_gpu(world: Optional[int], rank: int, device: torch.device, limit_s: float, members: Members) -> Optional[Gpu]:
     """A communicator of the same ranks for their GPUs; collective. None, with a warning: NCCL cannot be used here, which
     all ranks find together. Errors: a rank is missing."""
     handle = ctypes.c_void_p()
     status = lib.amldist_split(world, 0, rank, ctypes.byref(handle))
     if status < 0:
-        raise backend_error(_errors.last_error(status), limit_s)
-    gpu = Gpu(handle.value or 0, device)
+        raise members.error(_errors.last_error(status), limit_s)
+    gpu = Gpu(handle.value or 0, device, members)
     gpu.set_timeout(limit_s)
     with torch.cuda.device(device):
         probe = torch.zeros(1, dtype=torch.uint8, device=device)
@@ -177,63 +214,3 @@ def open_gpu(world: Optional[int], rank: int, device: torch.device, limit_s: flo
 def same_device(gpu: Gpu, tensor: Tensor, operation: str) -> None:
     if tensor.device != gpu.device:
         raise refuse(operation, f"this group's calls are on {gpu.device}, the tensor lies on {tensor.device}: a process uses one GPU for a group")
-
-
-class DeviceWork(KeptWork):
-    """A call that a stream has. ``event`` is behind it; None: the call is on the stream that was current."""
-
-    def __init__(self, gpu: Gpu, stream: Any, event: Optional[Any], outputs: Any) -> None:
-        super().__init__()
-        self._gpu, self._stream, self._event, self._outputs = gpu, stream, event, outputs
-
-    def wait(self, timeout: Optional[timedelta] = None) -> bool:
-        """Lets the current stream wait; with a time limit the caller, too."""
-        limit = timeout.total_seconds() if timeout else 0
-        if limit > 0:
-            self._wait_at_most(limit)
-        if self._event is not None:
-            torch.cuda.current_stream(self._gpu.device).wait_event(self._event)
-        self.let_go()
-        failed = self._gpu.failure()
-        if failed is not None:
-            raise failed
-        return True
-
-    def _wait_at_most(self, limit: float) -> None:
-        deadline = time.monotonic() + limit
-        while not self.is_completed():
-            if time.monotonic() > deadline:
-                raise BackendError(f"the call is not complete after {limit:g} s of waiting; it goes on")
-            time.sleep(50e-6)
-
-    def followed(self, outputs: Any) -> "DeviceWork":
-        """The last of several as all of them."""
-        return DeviceWork(self._gpu, self._stream, self._event, outputs)
-
-    def synchronize(self) -> None:
-        self.wait()
-
-    def is_completed(self) -> bool:
-        return bool((self._stream if self._event is None else self._event).query())
-
-    def is_success(self) -> bool:
-        return self.is_completed() and self._gpu.failure() is None
-
-    def exception(self) -> Optional[Exception]:
-        return self._gpu.failure()
-
-    def result(self) -> List[Tensor]:
-        self.wait()
-        return tensors_in(self._outputs)
-
-    def source_rank(self) -> int:
-        raise RuntimeError("this work is not a receive: it has no source rank")
-
-    _source_rank = source_rank
-
-    def get_future(self) -> "torch.futures.Future[Any]":
-        """Complete at once: whoever waits for it has the stream wait."""
-        future: "torch.futures.Future[Any]" = torch.futures.Future(devices=[self._gpu.device])
-        with torch.cuda.stream(self._stream):
-            future.set_result(self._outputs)
-        return future
