@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "aml_run/literal_place.hpp"
+#include "aml_run/yaml/literal_place.hpp"
 #include "base/text/text.hpp"
 
 namespace amldist::run {

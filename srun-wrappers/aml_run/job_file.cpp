@@ -13,7 +13,7 @@
 #include "aml_run/conda.hpp"
 #include "aml_run/job_inputs.hpp"
 #include "aml_run/launch_style.hpp"
-#include "aml_run/yaml_reading.hpp"
+#include "aml_run/yaml/yaml_reading.hpp"
 #include "base/text/text.hpp"
 #include "fabric/sku/sku_table.hpp"
 #include "shared/programs.hpp"

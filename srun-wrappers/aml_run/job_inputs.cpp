@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "aml_run/download.hpp"
-#include "aml_run/literal_place.hpp"
+#include "aml_run/yaml/literal_place.hpp"
 #include "base/text/text.hpp"
 #include "shared/shell.hpp"
 

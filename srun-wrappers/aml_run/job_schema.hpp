@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "aml_run/yaml_tree.hpp"
+#include "aml_run/yaml/yaml_tree.hpp"
 #include "base/text/result.hpp"
 
 namespace amldist::run {

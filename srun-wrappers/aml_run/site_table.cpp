@@ -4,7 +4,7 @@
 #include <array>
 
 #include "aml_run/settings.hpp"
-#include "aml_run/yaml_tree.hpp"
+#include "aml_run/yaml/yaml_tree.hpp"
 #include "base/os/environment.hpp"
 #include "base/text/text.hpp"
 #include "shared/option_parser.hpp"

@@ -1,7 +1,7 @@
 // A sweep's file: the YAML, its search space, limits and policy, and the trials that are chosen.
 #include "aml_run/sweep/sweep_file.hpp"
 
-#include "aml_run/yaml_reading.hpp"
+#include "aml_run/yaml/yaml_reading.hpp"
 #include "fuzz.hpp"
 
 namespace amldist::fuzz {

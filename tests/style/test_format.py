@@ -29,3 +29,11 @@ def test_no_file_is_long():
     read = [file for file in tree.files() if file.suffix in tree.CODE | {".py", ".sh", ".cmake", ".txt", ".md"} or not file.suffix]
     lengths = {file: len((tree.ROOT / file).read_bytes().splitlines()) for file in read}
     assert not {str(file): lines for file, lines in lengths.items() if lines > MOST_LINES}
+
+
+MOST_IN_A_FOLDER = 30
+
+
+def test_no_folder_is_full():
+    folders = [file.parent.as_posix() for file in tree.code()]
+    assert not {folder: folders.count(folder) for folder in set(folders) if folders.count(folder) > MOST_IN_A_FOLDER}

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "aml_run/yaml_reading.hpp"
-#include "aml_run/yaml_tree.hpp"
+#include "aml_run/yaml/yaml_reading.hpp"
+#include "aml_run/yaml/yaml_tree.hpp"
 
 namespace {
 

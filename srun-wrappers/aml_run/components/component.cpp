@@ -9,7 +9,7 @@
 #include "aml_run/components/declared_input.hpp"
 #include "aml_run/components/optional_text.hpp"
 #include "aml_run/job_inputs.hpp"
-#include "aml_run/yaml_reading.hpp"
+#include "aml_run/yaml/yaml_reading.hpp"
 #include "base/text/text.hpp"
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"

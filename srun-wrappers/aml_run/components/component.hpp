@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "aml_run/yaml_tree.hpp"
+#include "aml_run/yaml/yaml_tree.hpp"
 #include "base/text/result.hpp"
 
 namespace amldist::run {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "aml_run/job_inputs.hpp"
-#include "aml_run/yaml_reading.hpp"
+#include "aml_run/yaml/yaml_reading.hpp"
 #include "base/text/text.hpp"
 
 namespace amldist::run {

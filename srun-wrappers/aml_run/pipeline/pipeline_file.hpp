@@ -9,7 +9,7 @@
 
 #include "aml_run/components/component.hpp"
 #include "aml_run/plan.hpp"
-#include "aml_run/yaml_tree.hpp"
+#include "aml_run/yaml/yaml_tree.hpp"
 #include "base/text/result.hpp"
 
 namespace amldist::run {

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <optional>
 
-#include "aml_run/yaml_reading.hpp"
+#include "aml_run/yaml/yaml_reading.hpp"
 #include "base/text/text.hpp"
 
 namespace amldist::run {

@@ -9,7 +9,7 @@
 #include <numbers>
 #include <optional>
 
-#include "aml_run/yaml_reading.hpp"
+#include "aml_run/yaml/yaml_reading.hpp"
 #include "base/text/text.hpp"
 #include "shared/shell.hpp"
 

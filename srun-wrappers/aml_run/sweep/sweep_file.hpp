@@ -10,7 +10,7 @@
 #include "aml_run/job_schema.hpp"
 #include "aml_run/sweep/early_termination.hpp"
 #include "aml_run/sweep/sampling.hpp"
-#include "aml_run/yaml_tree.hpp"
+#include "aml_run/yaml/yaml_tree.hpp"
 #include "base/text/result.hpp"
 
 namespace amldist::run {

@@ -1,4 +1,4 @@
-#include "aml_run/yaml_reading.hpp"
+#include "aml_run/yaml/yaml_reading.hpp"
 
 #include <algorithm>
 #include <array>

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "aml_run/yaml_tree.hpp"
+#include "aml_run/yaml/yaml_tree.hpp"
 
 namespace amldist::run {
 

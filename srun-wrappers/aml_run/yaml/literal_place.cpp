@@ -1,4 +1,4 @@
-#include "aml_run/literal_place.hpp"
+#include "aml_run/yaml/literal_place.hpp"
 
 #include <algorithm>
 
