@@ -20,7 +20,7 @@ namespace amldist::collective {
 }
 
 /// Recognises most valid calls by a few comparisons: check_call() has nothing to say about them. False: ask it.
-[[nodiscard]] inline bool is_plainly_valid(const calls::Call& call, std::uint32_t size) noexcept {
+[[nodiscard]] inline bool passes_quick_check(const calls::Call& call, std::uint32_t size) noexcept {
   const bool has_odd_elements =
       call.redop > calls::ReduceOp::avg || call.type == calls::DataType::boolean || call.count >> 32 != 0;
   if (has_odd_elements || static_cast<std::uint32_t>(call.root) >= size) return false;

@@ -83,7 +83,7 @@ Communicator::~Communicator() {
 
 // ---- calls ----
 Result<void> Communicator::run(calls::Call& call) {
-  if (!is_plainly_valid(call, context_.size())) {
+  if (!passes_quick_check(call, context_.size())) {
     if (auto valid = check_call(call, context_.rank(), context_.size()); !valid) return valid;
   }
   call.stream = stream_;

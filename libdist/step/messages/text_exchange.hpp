@@ -1,9 +1,9 @@
 // How nodes of a step exchange texts before its tasks start, when they can reach nobody but srun: each puts up notices
 // there, and reads those of its peers. A round is one text of each node. Long texts are cut into pieces.
 //
-//   aml-dist;1;00c0ffee00c0ffee;notice;0;2;1;3;TEXT       round, node, piece, pieces: to srun, and its answer to a
-//   reader aml-dist;1;00c0ffee00c0ffee;read-notice;0;2;1         to srun: round, node, piece
-//   aml-dist;1;00c0ffee00c0ffee;heard | not-yet           srun's answers; or the decision, where it has been made
+//   aml-dist;1;00c0ffee00c0ffee;notice;0;2;1;3;TEXT    round, node, piece, pieces: to srun, and its answer to a reader
+//   aml-dist;1;00c0ffee00c0ffee;read-notice;0;2;1      to srun: round, node, piece
+//   aml-dist;1;00c0ffee00c0ffee;heard | not-yet        srun's answers; or the decision, where it has been made
 #pragma once
 
 #include <cstdint>

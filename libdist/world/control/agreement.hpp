@@ -1,9 +1,10 @@
 // Uniform agreement among the ranks of one communicator that are still there, whatever dies meanwhile: what
 // amldist_agree() and amldist_shrink() rest on, as MPI_Comm_agree and MPI_Comm_shrink of ULFM do.
 //
-//   arrive    up the tree (comm_tree.hpp): the programs of all ranks below have made the call, and this is what they
-//   give propose   down: the root has heard of all ranks. Each keeps the proposal accept    up: all ranks below have
-//   kept it decide    down: all have
+//   arrive    up the tree (comm_tree.hpp): the programs of all ranks below have made the call, and this is what they give
+//   propose   down: the root has heard of all ranks. Each keeps the proposal
+//   accept    up: all ranks below have kept it
+//   decide    down: all have
 //
 // The tree is that of the ranks that are not excluded: the view. Exclusions only grow, and travel with every message.
 // What comes up counts only if sender and receiver have the same view; when a rank's view changes it tells those around

@@ -32,7 +32,7 @@ std::vector<Candidate> look_up(const std::vector<Endpoint>& endpoints, Clock::ti
   return out;
 }
 
-/// One attempt. An invalid connection: nobody of this group is there; `problem` says what is.
+/// One attempt. Invalid if no member of this group answered; `problem` says what did.
 Result<FileDescriptor> attempt(const Candidate& candidate, const std::string& join_request, const GroupKey& group,
                                Clock::time_point deadline, std::string& problem) {
   auto connection = connect_to(candidate.address, candidate.port, deadline);

@@ -223,7 +223,7 @@ Result<void> HostBackend::share_memory(const Gather& gather, const std::string& 
     if (theirs == reads_no_peers) peers_.reset();
     if (theirs == reads_always) given = NodeTuning{.fetches = true};
     if (each.piece.size() > 1) {
-      separate_all(each.piece.substr(1));
+      treat_each_rank_as_node(each.piece.substr(1));
       return {};
     }
   }
@@ -273,7 +273,7 @@ void HostBackend::match_tags(world::ControlChannel& channel) {
 }
 
 /// Without shared memory somewhere every rank counts as a node of its own.
-void HostBackend::separate_all(const std::string& why) {
+void HostBackend::treat_each_rank_as_node(const std::string& why) {
   no_shared_memory_ = concat({why, ", ", collectives_->name(), " is used"});
   machines_ = topology_.nodes.size();
   memory_ = SharedMemory();

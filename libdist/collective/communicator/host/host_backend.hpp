@@ -89,7 +89,7 @@ class HostBackend {
   [[nodiscard]] std::string open_memory(const calls::Pieces& offers);
   void open_peers(const calls::Pieces& offers);
   void match_tags(world::ControlChannel& channel);
-  void separate_all(const std::string& why);
+  void treat_each_rank_as_node(const std::string& why);
   void divide(const calls::Reduction& what) const;
   [[nodiscard]] std::uint32_t chained_signature(const calls::Call& call) noexcept;
 
