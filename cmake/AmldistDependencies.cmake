@@ -15,7 +15,7 @@ endfunction()
 # Parts can be switched off by hand; ON means "if its needs are there".
 option(AMLDIST_PLUGIN "Build the SPANK plugin (needs Slurm's headers)" ON)
 option(AMLDIST_TOOLS "Build the command line tools (need CLI11 and nlohmann-json)" ON)
-option(AMLDIST_TESTS "Build the tests (need GoogleTest)" ON)
+option(AMLDIST_TESTS "Build the tests (need GoogleTest); the presets for development do" OFF)
 option(AMLDIST_FUZZ "Build the fuzz targets too (need clang; preset fuzz)" OFF)
 
 set(AMLDIST_WITH_PLUGIN OFF)

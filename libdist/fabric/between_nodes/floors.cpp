@@ -129,7 +129,8 @@ bool is_same(const PairResult& one, const PairResult& other) {
   return one.from == other.from && one.to == other.to && one.device == other.device;
 }
 
-/// A node or port suspected of being slow: its pairs as a writer, as the one written to, or both; of all its ports or one.
+/// A node or port suspected of being slow: its pairs as a writer, as the one written to, or both; of all its ports or
+/// one.
 struct SlowCandidate {
   std::uint32_t node = 0;
   std::string device = {};  ///< empty: any
