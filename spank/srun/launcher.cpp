@@ -10,6 +10,7 @@
 #include "base/os/environment.hpp"
 #include "base/text/text.hpp"
 #include "fabric/report/verdict.hpp"
+#include "launch/frameworks/launcher_daemons.hpp"
 #include "launch/frameworks/task_environment.hpp"
 #include "launch/frameworks/verbose.hpp"
 #include "launch/placement/components.hpp"
@@ -153,7 +154,8 @@ bool may_concern(const StepRequest& request) {
                              [](const auto& each) { return each.second != launch::Kind::none; });
 }
 
-/// For an srun that a task of another step starts, with `none`: removes what that step's environment has from us.
+/// For what a task of another step, or a batch script that inherited its environment, submits: removes what that step's
+/// environment has from us. The stamp says what that is; without one nothing is removed.
 void remove_outer_step() {
   const EnvironmentPatch leftovers = launch::without_outer_step(own_variable);
   for (const auto& change : leftovers.changes()) ::unsetenv(change.name.c_str());
@@ -168,16 +170,14 @@ void use_ring_fences() { ::setenv("SLURM_PMIX_FENCE", "ring", 0); }
 
 Result<void> check_option(const SubmitterSession& session) {
   step::forget_outer_secret();
+  remove_outer_step();  // here: later srun has its own copy of the environment
   const auto spec = session.request.spec();
   if (!spec) return spec.error();
   if (session.mentions_differ && has_component_separator()) {
     return Error{Errc::mismatch,
                  "the components have different --aml-dist options, but a step can have only one: give it once"};
   }
-  if (spec->kind == launch::Kind::none) {
-    if (session.request.option) remove_outer_step();  // here: later srun has its own copy of the environment
-    return {};
-  }
+  if (spec->kind == launch::Kind::none) return {};
   if (session.request.policy.disabled) {
     tell_user("switched off by the administrator: --aml-dist has no effect");
     return {};
@@ -224,7 +224,7 @@ Result<void> prepare_launch(SrunSession& session, const Handle& handle) {
   if (session.request.is_idle()) return {};
   const auto spec = session.request.spec_in_partition(own_variable("SLURM_JOB_PARTITION").value_or(""));
   if (!spec) return spec.error();
-  if (spec->kind == launch::Kind::none) {
+  if (spec->kind == launch::Kind::none || launch::is_launcher_daemon(handle.program())) {
     withdraw_launch(session);
     return {};
   }

@@ -9,6 +9,7 @@
 
 #include "base/net/own_network.hpp"
 #include "base/text/text.hpp"
+#include "launch/frameworks/launcher_daemons.hpp"
 #include "launch/frameworks/verbose.hpp"
 #include "launch/rendezvous/master_address.hpp"
 #include "launch/site/rdma_policy.hpp"
@@ -294,7 +295,7 @@ Result<NodePlan> plan_node(StepdSession& session, const launch::Spec& spec, cons
 PlanOutcome plan(StepdSession& session, const Handle& handle) {
   const auto spec = session.request.spec_in_partition(handle.variable("SLURM_JOB_PARTITION").value_or(""));
   if (!spec) return spec.error();
-  if (spec->kind == launch::Kind::none) {
+  if (spec->kind == launch::Kind::none || launch::is_launcher_daemon(handle.program())) {
     const auto removed = remove_variables_of_srun(handle);
     return removed ? PlanOutcome(NotConcerned{}) : PlanOutcome(removed.error());
   }

@@ -119,6 +119,32 @@ def test_none_inside_a_step_keeps_nothing_of_it(cluster):
                                                        "MASTER_|AMLDIST_", name)], str(done)
 
 
+@pytest.mark.parametrize("inner", ["srun --overlap -N1 -n1 env", "salloc -Q -N1 -n1 env"])
+def test_what_a_task_starts_without_the_option_has_nothing_of_its_step(cluster, inner):
+    done = cluster.run(f"srun -N1 -n1 --overcommit --mpi=none --aml-dist=pytorch bash -c 'export KEPT=yes; {inner}'")
+    assert done.status == 0, str(done)
+    names = {line.partition("=")[0] for line in done.out.splitlines()}
+    assert "KEPT" in names
+    assert not [name for name in names if re.match("RANK|LOCAL_|WORLD_|NODE_RANK|GROUP_|MASTER_|AMLDIST_", name)], str(done)
+
+
+DAEMON_STEP = "srun -N2 --ntasks-per-node=1 --mpi=none"
+
+
+@pytest.mark.parametrize("daemon", ["orted", "prted", "hydra_bstrap_proxy", "hydra_pmi_proxy"])
+def test_a_step_of_a_launchers_daemons_has_no_kind(cluster, workdir, daemon):
+    """mpirun and mpiexec start them by srun inside a job whose option is meant for the ranks."""
+    path = workdir / daemon
+    path.write_text("#!/bin/bash\nenv\n")
+    path.chmod(0o755)
+    done = cluster.run(f"{DAEMON_STEP} {path}", env={"SLURM_AML_DIST": "mpi,process_count=8"})
+    assert done.status == 0, str(done)
+    names = [line.partition("=")[0] for line in done.out.splitlines()]
+    assert names.count("SLURM_PROCID") == 2
+    assert not [name for name in names if re.match("RANK|LOCAL_|WORLD_|NODE_RANK|OMPI_COMM|MASTER_|AMLDIST_|SLURM_AMLDIST", name)]
+    assert "aml-dist:" not in done.err
+
+
 def test_what_the_user_set_by_hand_wins_and_is_told_once(cluster):
     done = cluster.run("srun -N4 -n8 --aml-dist=pytorch bash -c 'echo $MASTER_ADDR:$MASTER_PORT'",
                        env={"MASTER_ADDR": "node2", "MASTER_PORT": "6105"})
