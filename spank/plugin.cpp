@@ -171,8 +171,9 @@ void start_slurmstepd(StepdSession& state, const Arguments& arguments) {
 
 void start_slurmd(const Arguments& arguments) {
   std::vector<std::string> complaints;
-  static_cast<void>(arguments.policy(complaints));
+  const launch::SitePolicy policy = arguments.policy(complaints);
   for (const std::string& complaint : complaints) log_for_administrator(complaint);
+  if (!policy.refusal.empty() && !policy.disabled) log_for_administrator(policy.refusal);
 }
 
 /// Says on the side of the administrator, and once for a step, that there is another copy.

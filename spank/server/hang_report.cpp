@@ -4,19 +4,33 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
 #include "base/os/file_descriptor.hpp"
+#include "base/os/whole_file.hpp"
 #include "base/text/text.hpp"
 
 namespace amldist::spank {
 namespace {
 
-bool write_file(const std::string& path, const std::string& text) {
-  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  return file && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+/// Writes a new file: STEM.txt, or STEM-2.txt, STEM-3.txt and so on where a name is taken, by whatever it is. Its path;
+/// empty where it cannot be written.
+std::string write_new_file(const std::string& stem, const std::string& text) {
+  constexpr int most_names = 100;
+  for (int number = 1; number <= most_names; ++number) {
+    std::string path = text::concat({stem, number == 1 ? "" : text::concat({"-", std::to_string(number)}), ".txt"});
+    // O_EXCL follows no link either, and O_NOFOLLOW and O_NONBLOCK hold on a file system that does not keep to that.
+    constexpr int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    const FileDescriptor file(::open(path.c_str(), flags, 0600));
+    if (!file && errno == EEXIST) continue;
+    if (file && write_all(file.get(), text)) return path;
+    if (file) static_cast<void>(::unlink(path.c_str()));  // half a report
+    return {};
+  }
+  return {};
 }
 
 /// What glibc calls at the end of the process, before it would hand on the status of the tasks.
@@ -28,10 +42,9 @@ void leave(int /*status*/, void* wanted) {
 }  // namespace
 
 std::string write_hang_report(const std::string& step, const std::string& report) {
-  std::string name = text::concat({"aml-dist-hang-", step, ".txt"});
-  if (write_file(name, report)) return name;
-  std::string other = "/tmp/" + name;
-  return write_file(other, report) ? other : std::string();
+  const std::string stem = text::concat({"aml-dist-hang-", step});
+  std::string path = write_new_file(stem, report);
+  return path.empty() ? write_new_file("/tmp/" + stem, report) : path;
 }
 
 void end_srun_with(int status) noexcept {

@@ -8,8 +8,8 @@ namespace amldist::spank {
 /// Of commands that ended a step for a hang.
 inline constexpr int exit_hang = 75;
 
-/// Writes `aml-dist-hang-JOBID.STEP.txt` into srun's folder, or into /tmp where that cannot be written. The path; empty
-/// where neither can.
+/// Writes a new file `aml-dist-hang-JOBID.STEP.txt` into srun's folder, or into /tmp where that cannot be written;
+/// where the name is taken, `aml-dist-hang-JOBID.STEP-2.txt` and so on. The path; empty where neither can be written.
 [[nodiscard]] std::string write_hang_report(const std::string& step, const std::string& report);
 
 /// From now on this srun exits with `status`, however its tasks end.

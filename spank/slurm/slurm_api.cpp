@@ -125,34 +125,84 @@ Result<Layout> get_layout(std::uint32_t job_id, std::uint32_t step_id, std::uint
   return layout;
 }
 
+/// A message of slurmctld's and the function that frees it.
+template <typename Message>
+class Owned {
+ public:
+  explicit Owned(const char* name_of_free, const char* newer_name = nullptr)
+      : free_(find_function<void(Message*)>(name_of_free)) {
+    if (free_ == nullptr && newer_name != nullptr) free_ = find_function<void(Message*)>(newer_name);
+  }
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  ~Owned() {
+    if (message_ != nullptr && free_ != nullptr) free_(message_);
+  }
+  [[nodiscard]] Message** out() noexcept { return &message_; }
+  [[nodiscard]] const Message* get() const noexcept { return message_; }
+  [[nodiscard]] const Message* operator->() const noexcept { return message_; }
+
+ private:
+  void (*free_)(Message*);
+  Message* message_ = nullptr;
+};
+
 struct FoundComponent {
   std::uint32_t job_id;
   Layout layout;
 };
 
+constexpr std::uint32_t most_components = 128;  // MAX_HET_JOB_COMPS in Slurm
+
+/// A job's record in slurmctld's answer, nullptr without one.
+const slurm_job_info_t* record_of(const job_info_msg_t& jobs, std::uint32_t job_id) {
+  const std::span records(jobs.job_array, jobs.record_count);
+  const auto found = std::ranges::find_if(records, [job_id](const auto& job) { return job.job_id == job_id; });
+  return found != records.end() ? &*found : nullptr;
+}
+
+/// The jobs of the heterogeneous job that this job is a component of, in the order of their components; empty where it
+/// is none. About other jobs nothing is asked: slurmctld itself names the first component, whose answer has them all.
+std::vector<std::uint32_t> jobs_beside(std::uint32_t job_id) {
+  auto* const load = find_function<decltype(::slurm_load_job)>("slurm_load_job");
+  Owned<job_info_msg_t> own("slurm_free_job_info_msg");
+  if (load == nullptr || load_job(load, own.out(), job_id) != SLURM_SUCCESS) return {};
+  const auto* const self = record_of(*own.get(), job_id);
+  if (self == nullptr || self->het_job_id == 0) return {};
+  Owned<job_info_msg_t> all("slurm_free_job_info_msg");
+  if (load_job(load, all.out(), self->het_job_id) != SLURM_SUCCESS) return {};
+  std::map<std::uint32_t, std::uint32_t> job_of_component;
+  for (const auto& job : std::span(all->job_array, all->record_count)) {
+    const bool is_beside = job.het_job_id == self->het_job_id && job.user_id == self->user_id &&
+                           job.het_job_offset < most_components && job.job_id == self->het_job_id + job.het_job_offset;
+    if (is_beside) job_of_component[job.het_job_offset] = job.job_id;
+  }
+  std::vector<std::uint32_t> jobs;
+  for (const auto& [component, job] : job_of_component) jobs.push_back(job);
+  return jobs;
+}
+
 /// The layouts of a heterogeneous step in the order of its ranks. Inside one job the components are numbered; those of
 /// a heterogeneous job are jobs of their own with the same step id, some of which may not take part.
 std::vector<FoundComponent> find_components(std::uint32_t job_id, std::uint32_t step_id,
-                                            const HeterogeneousHint& hint) {
-  constexpr std::uint32_t most_components = 128;  // MAX_HET_JOB_COMPS in Slurm
+                                            const ComponentSearch& search) {
   std::vector<FoundComponent> found;
   std::uint64_t placed = 0;
-  const auto complete = [&] { return hint.tasks != 0 && placed >= hint.tasks; };
+  const auto complete = [&] { return search.tasks != 0 && placed >= search.tasks; };
   const auto keep = [&](std::uint32_t job, Result<Layout> layout) {
     if (!layout) return false;
     placed += (*layout)->task_cnt;
     found.push_back({job, std::move(*layout)});
     return true;
   };
-  const std::size_t most =
-      hint.tasks != 0 ? most_components : std::min<std::size_t>(hint.groups.size(), most_components);
+  const std::size_t most = std::min<std::size_t>(search.jobs ? search.jobs->size() : most_components, most_components);
   for (std::uint32_t component = 0; component < most && !complete(); ++component) {
     if (!keep(job_id, get_layout(job_id, step_id, component))) break;
   }
   if (!found.empty()) return found;
-  for (const std::uint32_t group : hint.groups) {
-    if (group >= most_components || complete()) break;
-    static_cast<void>(keep(hint.leader_job + group, get_layout(hint.leader_job + group, step_id, NO_VAL)));
+  for (const std::uint32_t job : search.jobs ? *search.jobs : jobs_beside(job_id)) {
+    if (complete()) break;
+    static_cast<void>(keep(job, get_layout(job, step_id, NO_VAL)));
   }
   return found;
 }
@@ -173,27 +223,6 @@ Result<void> join(launch::Components& step, const slurm_step_layout_t& component
   if (!node_of_rank) return node_of_rank.error();
   return step.join(*hosts, *node_of_rank);
 }
-
-/// A message of slurmctld's and the function that frees it.
-template <typename Message>
-class Owned {
- public:
-  explicit Owned(const char* name_of_free, const char* newer_name = nullptr)
-      : free_(find_function<void(Message*)>(name_of_free)) {
-    if (free_ == nullptr && newer_name != nullptr) free_ = find_function<void(Message*)>(newer_name);
-  }
-  Owned(const Owned&) = delete;
-  Owned& operator=(const Owned&) = delete;
-  ~Owned() {
-    if (message_ != nullptr && free_ != nullptr) free_(message_);
-  }
-  [[nodiscard]] Message** out() noexcept { return &message_; }
-  [[nodiscard]] const Message* operator->() const noexcept { return message_; }
-
- private:
-  void (*free_)(Message*);
-  Message* message_ = nullptr;
-};
 
 /// The description of a job names it by a number, or from 26.05 on by a step id.
 template <typename Description>
@@ -234,18 +263,18 @@ Result<launch::Placement> fetch_step_layout(std::uint32_t job_id, std::uint32_t 
 }
 
 Result<HeterogeneousLayout> fetch_heterogeneous_layout(std::uint32_t job_id, std::uint32_t step_id,
-                                                       const HeterogeneousHint& hint) {
+                                                       const ComponentSearch& search) {
   launch::Components step;
   std::vector<launch::Component> components;
-  for (const FoundComponent& found : find_components(job_id, step_id, hint)) {
+  for (const FoundComponent& found : find_components(job_id, step_id, search)) {
     if (auto joined = join(step, *found.layout); !joined) return joined.error();
     components.push_back({found.job_id, found.layout->task_cnt, found.layout->node_list});
   }
-  if (hint.tasks != 0 && step.tasks() != hint.tasks) {
-    return Error{
-        Errc::mismatch,
-        concat({"the step has ", text::count(hint.tasks, "task"), " but slurmctld knows ", std::to_string(step.tasks()),
-                " of them in ", text::count(components.size(), "component"), ": start the components one by one"})};
+  if (search.tasks != 0 && step.tasks() != search.tasks) {
+    return Error{Errc::mismatch,
+                 concat({"the step has ", text::count(search.tasks, "task"), " but slurmctld knows ",
+                         std::to_string(step.tasks()), " of them in ", text::count(components.size(), "component"),
+                         ": start the components one by one"})};
   }
   auto placement = std::move(step).placement(launch::Provenance::exact, "slurmctld's layouts of the components");
   if (!placement) return placement.error();

@@ -21,11 +21,12 @@ namespace amldist::spank {
 /// Nodes and exact task map of a step, from slurmctld: one remote call. Errors: unavailable, with Slurm's reason.
 [[nodiscard]] Result<launch::Placement> fetch_step_layout(std::uint32_t job_id, std::uint32_t step_id);
 
-/// What the environment of srun or of a task tells about the components of a heterogeneous step.
-struct HeterogeneousHint {
-  std::uint32_t leader_job = 0;       ///< first job of a heterogeneous job
-  std::vector<std::uint32_t> groups;  ///< components of that job that may take part, by their numbers, ascending
-  std::uint32_t tasks = 0;            ///< of the whole step; 0: not known
+/// Where the components of a heterogeneous step are looked for.
+struct ComponentSearch {
+  /// Jobs that may each run one, in the order of its ranks. nullopt: the components of the step's own heterogeneous
+  /// job, as slurmctld lists them.
+  std::optional<std::vector<std::uint32_t>> jobs;
+  std::uint32_t tasks = 0;  ///< of the whole step; 0: not known
 };
 
 /// A heterogeneous step (srun A : B). A node that two components share is one node.
@@ -34,10 +35,10 @@ struct HeterogeneousLayout {
   std::vector<launch::Component> components;  ///< in the order of their ranks
 };
 
-/// Nodes and exact task map of a heterogeneous step: one remote call for each component. Errors: unavailable, mismatch
-/// when the components found do not make up the step.
+/// Nodes and exact task map of a heterogeneous step: one remote call for each component, and up to three more to find
+/// them. Errors: unavailable, mismatch when the components found do not make up the step.
 [[nodiscard]] Result<HeterogeneousLayout> fetch_heterogeneous_layout(std::uint32_t job_id, std::uint32_t step_id,
-                                                                     const HeterogeneousHint& hint);
+                                                                     const ComponentSearch& search);
 
 /// The active features of each of these nodes, as Slurm writes them ("ib,h100"), in their order. One remote call, whose
 /// answer is about all nodes of the cluster. Errors: unavailable, also where slurmctld does not know a node.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include "base/net/own_network.hpp"
 #include "base/text/text.hpp"
@@ -114,17 +113,6 @@ std::optional<StepReading> read_from_srun(const NodeItems& items, std::uint32_t 
   return read(ask(*srun, step::MessageType::which_record, step::Subject::record, attempts));
 }
 
-HeterogeneousHint read_hint(const NodeItems& items, std::uint32_t tasks, const EnvironmentReader& environment) {
-  // "pack" is what releases up to 20.02 called it; srun that allocates for itself still sets only those names (22.05).
-  auto leader = read_number(environment, "SLURM_JOB_ID_HET_GROUP_0");
-  if (!leader) leader = read_number(environment, "SLURM_JOB_ID_PACK_GROUP_0");
-  constexpr std::uint32_t most_groups = 128;
-  HeterogeneousHint hint{leader.value_or(items.job_id), {}, tasks};
-  hint.groups.resize(std::min(read_number(environment, "SLURM_HET_SIZE").value_or(0), most_groups));
-  std::iota(hint.groups.begin(), hint.groups.end(), 0);
-  return hint;
-}
-
 /// What srun's record would say about a step with this layout: every node comes to the same.
 Result<StepReading> read_without_record(const launch::Spec& spec, const launch::SitePolicy& policy,
                                         launch::Placement placement, std::uint32_t job_id,
@@ -141,14 +129,13 @@ Result<StepReading> read_without_record(const launch::Spec& spec, const launch::
       std::move(*features), std::move(*peers)};
 }
 
-/// Where srun does not answer: every node of every component asks slurmctld, and gets the same result.
+/// Where srun does not answer: every node of every component asks slurmctld, and gets the same result. Root asks here:
+/// so what the user's environment says about the components, such as SLURM_JOB_ID_HET_GROUP_0, does not count.
 Result<StepReading> read_components_from_controller(const launch::Spec& spec, const launch::SitePolicy& policy,
-                                                    const NodeItems& items, std::uint32_t tasks,
-                                                    const EnvironmentReader& environment) {
-  const HeterogeneousHint hint = read_hint(items, tasks, environment);
-  auto layout = fetch_heterogeneous_layout(items.job_id, items.step_id, hint);
+                                                    const NodeItems& items, std::uint32_t tasks) {
+  auto layout = fetch_heterogeneous_layout(items.job_id, items.step_id, {.jobs = std::nullopt, .tasks = tasks});
   if (!layout) return layout.error();
-  return read_without_record(spec, policy, std::move(layout->placement), hint.leader_job, {});
+  return read_without_record(spec, policy, std::move(layout->placement), layout->components.front().job_id, {});
 }
 
 /// Where no srun made a record: every node asks slurmctld, or the job's step manager.
@@ -216,7 +203,7 @@ Result<StepReading> read_step(const launch::Spec& spec, const launch::SitePolicy
     return has_srun ? read_from_record(items, environment) : read_from_controller(spec, policy, items);
   }
   if (auto reading = read_from_srun(items, *whole, environment, srun)) return std::move(*reading);
-  return read_components_from_controller(spec, policy, items, *whole, environment);
+  return read_components_from_controller(spec, policy, items, *whole);
 }
 
 }  // namespace amldist::spank

@@ -25,6 +25,10 @@ void StepRequest::take_variable(const std::optional<std::string>& value) {
 
 Result<launch::Spec> StepRequest::spec() const { return option ? *option : Result<launch::Spec>(launch::Spec{}); }
 
+Result<void> StepRequest::settings_are_usable() const {
+  return policy.refusal.empty() ? Result<void>() : Error{Errc::unavailable, policy.refusal};
+}
+
 Result<launch::Spec> StepRequest::spec_in_partition(std::string_view partition) const {
   if (option) return *option;
   launch::Spec spec;

@@ -28,6 +28,8 @@ struct StepRequest {
   [[nodiscard]] Result<launch::Spec> spec() const;
   /// The option, or without one the site's default kind for the partition.
   [[nodiscard]] Result<launch::Spec> spec_in_partition(std::string_view partition) const;
+  /// An error where the site's settings have a fault: then no step that uses the option may start.
+  [[nodiscard]] Result<void> settings_are_usable() const;
   /// Whether no step can concern us: switched off, or neither an option nor a default.
   [[nodiscard]] bool is_idle() const noexcept { return policy.disabled || (!option && policy.default_kind.empty()); }
 };

@@ -66,7 +66,9 @@ Result<std::optional<Launch>> fetch_launch(std::uint32_t job_id, std::uint32_t s
     if (!placement) return placement.error();
     return std::optional(Launch{job_id, step_id, std::move(*placement)});
   }
-  auto layout = fetch_heterogeneous_layout(job_id, step_id, {leader_job().value_or(job_id), std::move(groups), 0});
+  const std::uint32_t leader = leader_job().value_or(job_id);
+  for (std::uint32_t& group : groups) group += leader;  // now the components' jobs
+  auto layout = fetch_heterogeneous_layout(job_id, step_id, {std::move(groups), 0});
   if (!layout) return std::optional<Launch>();
   const std::uint32_t first_job = layout->components.front().job_id;
   return std::optional(Launch{first_job, step_id, std::move(layout->placement), std::move(layout->components)});
@@ -182,6 +184,7 @@ Result<void> check_option(const SubmitterSession& session) {
     tell_user("switched off by the administrator: --aml-dist has no effect");
     return {};
   }
+  if (auto usable = session.request.settings_are_usable(); !usable) return usable;
   if (is_loaded_as_optional()) {
     tell_user(
         "plugstack.conf loads this plugin as optional, so Slurm would run the step even if it has to be refused: "
@@ -228,6 +231,7 @@ Result<void> prepare_launch(SrunSession& session, const Handle& handle) {
     withdraw_launch(session);
     return {};
   }
+  if (auto usable = session.request.settings_are_usable(); !usable) return usable;
   if (spec->kind == launch::Kind::mpi) use_ring_fences();
   const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");
   if (!job_id) return job_id.error();

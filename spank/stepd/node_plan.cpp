@@ -292,10 +292,16 @@ Result<NodePlan> plan_node(StepdSession& session, const launch::Spec& spec, cons
                   std::move(unanswered)};
 }
 
+/// Whether srun, whose settings are whole, gave the step a kind of which this node's settings may not tell.
+bool has_kind_only_in_srun(const StepRequest& request, const Handle& handle) {
+  return !request.settings_are_usable() && !request.option && handle.variable(step::launch_record_variable).has_value();
+}
+
 PlanOutcome plan(StepdSession& session, const Handle& handle) {
   const auto spec = session.request.spec_in_partition(handle.variable("SLURM_JOB_PARTITION").value_or(""));
   if (!spec) return spec.error();
-  if (spec->kind == launch::Kind::none || launch::is_launcher_daemon(handle.program())) {
+  const bool has_no_kind = spec->kind == launch::Kind::none && !has_kind_only_in_srun(session.request, handle);
+  if (has_no_kind || launch::is_launcher_daemon(handle.program())) {
     const auto removed = remove_variables_of_srun(handle);
     return removed ? PlanOutcome(NotConcerned{}) : PlanOutcome(removed.error());
   }
@@ -304,6 +310,9 @@ PlanOutcome plan(StepdSession& session, const Handle& handle) {
   // Before anything can fail: srun is to hear of a refusal, too.
   if (session.has_srun) session.srun = step::read_srun_link(handle.environment());
   session.start = std::chrono::steady_clock::now();
+  if (auto usable = session.request.settings_are_usable(); !usable) {
+    return Error{usable.error().code, concat({"on node ", own_host_name(), " ", usable.error().message})};
+  }
   auto planned = plan_node(session, *spec, handle);
   if (planned && !session.has_srun && spec->verbose) {
     planned->notes.push_back(placement_line(*spec, planned->step.placement, planned->step.rendezvous.address));
@@ -315,7 +324,8 @@ PlanOutcome plan(StepdSession& session, const Handle& handle) {
 
 void plan_step(StepdSession& session, const Handle& handle) {
   session.request.take_variable(handle.variable(option_variable));
-  if (session.request.is_idle()) return;
+  if (session.request.policy.disabled) return;
+  if (session.request.is_idle() && !has_kind_only_in_srun(session.request, handle)) return;
   const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
   const bool starts_ranks = !step_id || *step_id <= SLURM_MAX_NORMAL_STEP_ID;
   if (!starts_ranks) return;  // batch, interactive and extern steps

@@ -25,6 +25,7 @@ struct journal {
   int faults;   /* injected faults that were met */
   int layouts;  /* step layouts and lists of nodes given and not yet destroyed */
   int layout_requests;
+  int job_requests;
   int wall_clock_readings;       /* by the plugin */
   int questions;                 /* of nodes to srun for the record of a heterogeneous step */
   size_t recorder_opens_by_root; /* of folders in which users keep their flight recorders */

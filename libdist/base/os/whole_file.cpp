@@ -27,8 +27,20 @@ bool write_all(int descriptor, std::string_view content) noexcept {
 
 namespace {
 
-/// The first bytes of a regular file: `most`, and a piece more of a file that has more.
-Result<std::string> read_beginning(const std::string& path, std::size_t most) {
+/// Nothing where the file belongs to `owner` and only `owner` may write to it.
+Result<void> check_owner(const struct stat& file, uid_t owner) {
+  if (file.st_uid != owner) {
+    return Error{Errc::unavailable, text::concat({"it belongs to user ", std::to_string(file.st_uid), ", not to ",
+                                                  owner == 0 ? "root" : std::to_string(owner)})};
+  }
+  if ((file.st_mode & (S_IWGRP | S_IWOTH)) == 0) return {};
+  std::array<char, 8> mode{};
+  std::snprintf(mode.data(), mode.size(), "%04o", static_cast<unsigned>(file.st_mode & 07777U));
+  return Error{Errc::unavailable, text::concat({"others than its owner may write to it, its mode is ", mode.data()})};
+}
+
+/// The first bytes of a regular file: `most`, and a piece more of a file that has more. `owner`: whose it has to be.
+Result<std::string> read_beginning(const std::string& path, std::size_t most, std::optional<uid_t> owner = {}) {
   const auto refuse = [] {
     const bool missing = errno == ENOENT || errno == ENOTDIR;
     return Error{missing ? Errc::not_found : Errc::unavailable, std::strerror(errno)};
@@ -39,6 +51,9 @@ Result<std::string> read_beginning(const std::string& path, std::size_t most) {
   struct stat status = {};
   if (::fstat(file.get(), &status) != 0) return refuse();
   if (!S_ISREG(status.st_mode)) return Error{Errc::invalid_argument, "not a regular file"};
+  if (owner) {
+    if (auto ownership = check_owner(status, *owner); !ownership) return ownership.error();
+  }
   std::string content;
   std::array<char, 16384> buffer{};
   while (content.size() <= most) {
@@ -51,13 +66,20 @@ Result<std::string> read_beginning(const std::string& path, std::size_t most) {
   return content;
 }
 
-}  // namespace
-
-Result<std::string> read_whole_file(const std::string& path, std::size_t most) {
-  auto content = read_beginning(path, most);
+Result<std::string> with_limit(Result<std::string> content, std::size_t most) {
   if (content && content->size() > most)
     return Error{Errc::limit, text::concat({"over ", std::to_string(most), " bytes"})};
   return content;
+}
+
+}  // namespace
+
+Result<std::string> read_whole_file(const std::string& path, std::size_t most) {
+  return with_limit(read_beginning(path, most), most);
+}
+
+Result<std::string> read_whole_file_of(const std::string& path, std::size_t most, uid_t owner) {
+  return with_limit(read_beginning(path, most, owner), most);
 }
 
 std::string read_file_start(const std::string& path, std::size_t most) {

@@ -1,6 +1,8 @@
 // Whole files: read with a limit and without waiting, and replaced so that a reader never sees half of one.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <string_view>
 
@@ -11,6 +13,10 @@ namespace amldist {
 /// Reads a regular file of at most `most` bytes, without waiting: a FIFO or a device in its place is refused. Errors:
 /// not_found, invalid_argument (no regular file), limit, unavailable; the message is the reason alone.
 [[nodiscard]] Result<std::string> read_whole_file(const std::string& path, std::size_t most);
+
+/// The same for a file that decides what root does: it belongs to `owner`, and nobody else may write to it. Errors:
+/// also unavailable where that is not so.
+[[nodiscard]] Result<std::string> read_whole_file_of(const std::string& path, std::size_t most, uid_t owner);
 
 /// The first `most` bytes of a regular file; "" if it cannot be read. For files of the kernel (/proc, /sys) and others
 /// for which missing is as good as empty.

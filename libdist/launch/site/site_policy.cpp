@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/os/whole_file.hpp"
+#include "base/text/printable.hpp"
 #include "base/text/text.hpp"
 #include "launch/site/node_features.hpp"
 
@@ -13,10 +14,11 @@ namespace {
 using text::concat;
 using text::quote;
 
-constexpr std::array<std::string_view, 24> argument_names = {
-    "port_range", "master_addr", "interface",       "network",    "suffix",      "rdma",   "config",  "disabled",
-    "default.",   "rdma.",       "rdma_sku",        "rdma_sku.",  "rdma_helper", "secret", "unknown", "trace",
-    "trace.",     "hang",        "trace_libraries", "rdma_pairs", "rdma_pairs.", "health", "health.", "job_comment"};
+constexpr std::array<std::string_view, 25> argument_names = {
+    "port_range", "master_addr", "interface",   "network",        "suffix",          "rdma",        "config",
+    "disabled",   "default.",    "rdma.",       "rdma_sku",       "rdma_sku.",       "rdma_helper", "secret",
+    "unknown",    "trace",       "trace.",      "hang",           "trace_libraries", "rdma_pairs",  "rdma_pairs.",
+    "health",     "health.",     "job_comment", "config_optional"};
 
 /// Any well-formed name is accepted. The node checks whether the SKU table has it.
 bool is_sku_name(std::string_view name) {
@@ -136,9 +138,10 @@ bool apply_value(SitePolicy& policy, std::string_view name, std::string_view val
     const auto kind = kind_from_name(value);
     if (!kind || name == "default.") return false;
     policy.default_kind[std::string(name.substr(8))] = *kind;
-  } else if (name == "config") {
+  } else if (name == "config" || name == "config_optional") {
     if (!value.starts_with('/')) return false;
     policy.config_file = value;
+    policy.config_is_optional = name == "config_optional";
   }
   return true;
 }
@@ -147,6 +150,74 @@ bool is_known(std::string_view name) {
   return std::ranges::any_of(argument_names, [name](std::string_view known) {
     return known.ends_with('.') ? name.starts_with(known) : name == known;
   });
+}
+
+std::string_view name_of(std::string_view argument) { return text::trim(argument.substr(0, argument.find('='))); }
+
+/// Whether an argument names the site's file, rightly or not.
+bool names_file(std::string_view argument) {
+  const std::string_view name = name_of(argument);
+  return name == "config" || name == "config_optional";
+}
+
+/// What is wrong with an argument; nullopt: it was applied.
+std::optional<std::string> apply_argument(SitePolicy& policy, std::string_view argument) {
+  if (argument == "disabled") {
+    policy.disabled = true;
+    return std::nullopt;
+  }
+  const auto equals = argument.find('=');
+  const std::string_view name = name_of(argument);
+  if (!is_known(name) || name == "disabled") {
+    const auto near = text::nearest(name, argument_names);
+    return concat({"is unknown", near ? concat({" (did you mean '", *near, "'?)"}) : std::string()});
+  }
+  const bool valid =
+      equals != std::string_view::npos && apply_value(policy, name, text::trim(argument.substr(equals + 1)));
+  return valid ? std::nullopt : std::optional<std::string>("has no valid value");
+}
+
+std::string refusal_for(std::string_view fault) {
+  return concat({fault, ": no step with --aml-dist starts until the administrator has corrected that"});
+}
+
+/// Applies every right line of the site's file; what is wrong with the first of the others, nullopt without one.
+std::optional<std::string> apply_file(SitePolicy& policy, std::string_view content) {
+  std::optional<std::string> fault;
+  for (const std::string_view line : config_lines(content)) {
+    const auto wrong =
+        names_file(line) ? std::optional<std::string>("belongs in plugstack.conf") : apply_argument(policy, line);
+    if (!wrong || fault) continue;
+    const auto number = 1 + std::count(content.data(), line.data(), '\n');
+    fault = concat({"line ", std::to_string(number), ", ", quote(line), ", ", *wrong});
+  }
+  return fault;
+}
+
+/// Reads and applies the file that the policy names. What is wrong with it; nullopt: nothing.
+std::optional<std::string> load_file(SitePolicy& policy, const std::string& path, bool optional, uid_t administrator) {
+  const auto content = read_whole_file_of(path, longest_config, administrator);
+  if (!content && content.error().code == Errc::not_found && optional) return std::nullopt;
+  const auto fault = content ? apply_file(policy, *content) : std::optional(content.error().message);
+  if (!fault) return std::nullopt;
+  constexpr std::size_t longest_path = 200;  // the rest of a longer one is not shown
+  return concat({"the site's settings in ", text::printable(path, longest_path), " cannot be used (", *fault, ")"});
+}
+
+/// What is wrong with how plugstack.conf names the file; nullopt: nothing, or it names none.
+std::optional<std::string> fault_of_name(std::span<const std::string_view> arguments) {
+  std::optional<std::string_view> first;
+  for (const std::string_view argument : arguments) {
+    if (!names_file(argument)) continue;
+    SitePolicy ignored;
+    if (const auto wrong = apply_argument(ignored, argument))
+      return concat({"plugstack.conf's argument ", quote(argument), " ", *wrong, ", the absolute path of a file"});
+    if (first && *first != argument)
+      return concat(
+          {"plugstack.conf names two files for the site's settings, ", quote(*first), " and ", quote(argument)});
+    first = argument;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -167,20 +238,9 @@ SitePolicy SitePolicy::defaults() {
 std::vector<std::string> apply_arguments(SitePolicy& policy, std::span<const std::string_view> arguments) {
   std::vector<std::string> complaints;
   for (const std::string_view argument : arguments) {
-    if (argument == "disabled") {
-      policy.disabled = true;
-      continue;
-    }
-    const auto equals = argument.find('=');
-    const std::string_view name = text::trim(argument.substr(0, equals));
-    if (!is_known(name) || name == "disabled") {
-      const auto near = text::nearest(name, argument_names);
-      complaints.push_back(concat({"plugstack argument ", quote(argument), " is unknown and was ignored",
-                                   near ? concat({": did you mean '", *near, "'?"}) : std::string()}));
-    } else if (equals == std::string_view::npos ||
-               !apply_value(policy, name, text::trim(argument.substr(equals + 1)))) {
-      complaints.push_back(concat({"plugstack argument ", quote(argument), " has no valid value and was ignored"}));
-    }
+    const auto wrong = apply_argument(policy, argument);
+    if (wrong && !names_file(argument))
+      complaints.push_back(concat({"plugstack argument ", quote(argument), " ", *wrong, " and was ignored"}));
   }
   return complaints;
 }
@@ -201,17 +261,16 @@ Result<std::string> read_config_file(const std::string& path) {
   return Error{content.error().code, concat({"config file ", quote(path), " was ignored: ", content.error().message})};
 }
 
-SitePolicy load_policy(std::span<const std::string_view> arguments, std::vector<std::string>& complaints) {
+SitePolicy load_policy(std::span<const std::string_view> arguments, std::vector<std::string>& complaints,
+                       uid_t administrator) {
+  SitePolicy named;  // the file comes first, since the arguments are applied over it
+  static_cast<void>(apply_arguments(named, arguments));
   SitePolicy policy = SitePolicy::defaults();
-  SitePolicy probe = policy;  // finds config= before the arguments are applied over the file
-  static_cast<void>(apply_arguments(probe, arguments));
-  if (!probe.config_file.empty()) {
-    const auto content = read_config_file(probe.config_file);
-    if (!content) complaints.push_back(content.error().message);
-    else complaints = apply_arguments(policy, config_lines(*content));
-  }
-  const auto more = apply_arguments(policy, arguments);
-  complaints.insert(complaints.end(), more.begin(), more.end());
+  auto fault = fault_of_name(arguments);
+  if (!fault && !named.config_file.empty())
+    fault = load_file(policy, named.config_file, named.config_is_optional, administrator);
+  complaints = apply_arguments(policy, arguments);
+  if (fault) policy.refusal = refusal_for(*fault);
   return policy;
 }
 

@@ -4,9 +4,12 @@
 //
 // site/rdma_policy.hpp says which rdma rule applies to a step.
 //
-// An unknown or malformed argument is reported and skipped; it never stops a node. Arguments in plugstack.conf override
-// the file.
+// An unknown or malformed argument in plugstack.conf is reported and skipped; it never stops a node. The file decides
+// what is refused, so with a fault in it every step that uses the option is refused. Arguments in plugstack.conf
+// override the file.
 #pragma once
+
+#include <sys/types.h>
 
 #include <map>
 #include <optional>
@@ -51,6 +54,8 @@ struct SitePolicy {
   std::map<std::string, Kind, std::less<>> default_kind;                  ///< default.PARTITION=KIND|none
   bool disabled = false;                                                  ///< disabled: the plugin does nothing
   std::string config_file;                                                ///< config=FILE, absolute
+  bool config_is_optional = false;                                        ///< config_optional=FILE: may be absent
+  std::string refusal;  ///< why no step that uses the option may start; empty: the settings are whole
 
   [[nodiscard]] static SitePolicy defaults();
 };
@@ -61,7 +66,7 @@ struct SitePolicy {
 /// Longest configuration file that is read, in bytes.
 inline constexpr std::size_t longest_config = std::size_t{64} * 1024;
 
-/// Applies arguments in order and returns one sentence for each that was skipped.
+/// Applies arguments in order and returns one sentence for each that was skipped; load_policy() tells a wrong config=.
 [[nodiscard]] std::vector<std::string> apply_arguments(SitePolicy& policy, std::span<const std::string_view> arguments);
 
 /// The arguments in a configuration file: one per line, '#' begins a comment.
@@ -70,8 +75,10 @@ inline constexpr std::size_t longest_config = std::size_t{64} * 1024;
 /// Reads a regular file of at most longest_config bytes. Errors: not_found, limit, unavailable, with the path.
 [[nodiscard]] Result<std::string> read_config_file(const std::string& path);
 
-/// The whole policy: defaults, then the file that config= names, then the arguments. `complaints` gets one sentence for
-/// each argument that was skipped.
-[[nodiscard]] SitePolicy load_policy(std::span<const std::string_view> arguments, std::vector<std::string>& complaints);
+/// The whole policy: defaults, then the file that config= or config_optional= names, then the arguments. `complaints`
+/// gets one sentence for each argument that was skipped. A file that cannot be read, does not belong to
+/// `administrator`, can be written by others or has a wrong line sets SitePolicy::refusal; its other lines still count.
+[[nodiscard]] SitePolicy load_policy(std::span<const std::string_view> arguments, std::vector<std::string>& complaints,
+                                     uid_t administrator = 0);
 
 }  // namespace amldist::launch

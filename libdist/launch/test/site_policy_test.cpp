@@ -55,7 +55,6 @@ TEST(SitePolicy, NamesAndSkipsWhatItDoesNotKnow) {
                                 "health.=off",
                                 "default.=mpi",
                                 "default.gpu=torch",
-                                "config=relative",
                                 "secret=off",
                                 "disabled=1",
                                 "",
@@ -91,13 +90,26 @@ class ConfigFile : public ::testing::Test {
     if (file >= 0) ::close(file);
     path_ = name;
   }
-  ~ConfigFile() override { std::remove(path_.c_str()); }
+  ~ConfigFile() override {
+    std::remove(path_.c_str());
+    ::rmdir(path_.c_str());
+  }
   void write(const std::string& content) const { std::ofstream(path_) << content; }
-  [[nodiscard]] SitePolicy load(const std::vector<std::string>& more = {}) {
+  [[nodiscard]] SitePolicy load(const std::vector<std::string>& more = {}, const std::string& name = "config=") {
     std::vector<std::string> arguments = more;
-    arguments.push_back("config=" + path_);
+    arguments.push_back(name + path_);
     complaints_.clear();
-    return load_policy(Arguments(arguments.begin(), arguments.end()), complaints_);
+    return load_policy(Arguments(arguments.begin(), arguments.end()), complaints_, ::getuid());
+  }
+  /// Both ways to name the file refuse, in a sentence with these words.
+  void expect_refusal(const std::string& words) {
+    for (const char* const name : {"config=", "config_optional="}) {
+      const std::string refusal = load({}, name).refusal;
+      testing::expect_sentence(refusal);
+      EXPECT_NE(refusal.find(words), std::string::npos) << name << ": " << refusal;
+      EXPECT_NE(refusal.find("no step with --aml-dist starts"), std::string::npos) << refusal;
+      EXPECT_TRUE(complaints_.empty()) << complaints_.front();
+    }
   }
   std::string path_;
   std::vector<std::string> complaints_;
@@ -126,25 +138,86 @@ TEST_F(ConfigFile, YieldsToThePlugstackLine) {
   EXPECT_EQ(load({"port_range=16000-16999"}).ports.to_string(), "16000-16999");
 }
 
-TEST_F(ConfigFile, IsIgnoredWithAWordWhenItCannotBeRead) {
+TEST_F(ConfigFile, RefusesStepsWhenItIsMissingUnlessItMayBe) {
   std::remove(path_.c_str());
-  EXPECT_EQ(load().ports, SitePolicy::defaults().ports);
-  ASSERT_EQ(complaints_.size(), 1U);
-  write(std::string(longest_config + 1, '#'));
-  static_cast<void>(load());
-  ASSERT_EQ(complaints_.size(), 1U);
-  std::remove(path_.c_str());
-  path_ = "/dev/zero";
-  static_cast<void>(load());
-  ASSERT_EQ(complaints_.size(), 1U);
-  path_ = "/tmp/does-not-exist-amldist";
+  const SitePolicy policy = load();
+  EXPECT_NE(policy.refusal.find("No such file or directory"), std::string::npos) << policy.refusal;
+  testing::expect_sentence(policy.refusal);
+  EXPECT_EQ(policy.ports, SitePolicy::defaults().ports);
+  EXPECT_EQ(load({}, "config_optional=").refusal, "");
+  EXPECT_TRUE(complaints_.empty());
 }
 
-TEST(ConfigFileKinds, AFifoDoesNotHoldUpALaunch) {
-  const std::string path = "/tmp/amldist-policy-fifo-" + std::to_string(::getpid());
-  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
-  EXPECT_FALSE(read_config_file(path));
-  std::remove(path.c_str());
+TEST_F(ConfigFile, RefusesStepsWhenItCannotBeRead) {
+  if (::getuid() == 0) GTEST_SKIP() << "root may read everything";
+  ASSERT_EQ(::chmod(path_.c_str(), 0), 0);
+  expect_refusal("Permission denied");
+}
+
+TEST_F(ConfigFile, RefusesStepsWhenItIsTooLong) {
+  write(std::string(longest_config, '#'));
+  EXPECT_EQ(load().refusal, "");
+  write(std::string(longest_config + 1, '#'));
+  expect_refusal("over 65536 bytes");
+}
+
+TEST_F(ConfigFile, RefusesStepsWhenItIsNoRegularFileAndDoesNotWaitForOne) {
+  std::remove(path_.c_str());
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  expect_refusal("not a regular file");
+  std::remove(path_.c_str());
+  ASSERT_EQ(::mkdir(path_.c_str(), 0700), 0);
+  expect_refusal("not a regular file");
+}
+
+TEST_F(ConfigFile, RefusesStepsWhenOthersMayWriteToIt) {
+  for (const mode_t mode : {0620U, 0602U, 0666U}) {
+    ASSERT_EQ(::chmod(path_.c_str(), mode), 0);
+    expect_refusal("others than its owner may write to it");
+  }
+  ASSERT_EQ(::chmod(path_.c_str(), 0644), 0);
+  EXPECT_EQ(load().refusal, "");
+}
+
+TEST_F(ConfigFile, RefusesStepsWhenItBelongsToAnother) {
+  const std::string argument = "config=" + path_;
+  const SitePolicy policy = load_policy(Arguments{argument}, complaints_, ::getuid() + 1);
+  EXPECT_NE(policy.refusal.find("it belongs to user " + std::to_string(::getuid())), std::string::npos)
+      << policy.refusal;
+}
+
+TEST_F(ConfigFile, RefusesStepsForOneWrongLineAndNamesIt) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"# ours\n\nsecret=require\nrmda=require\n", "line 4, 'rmda=require', is unknown (did you mean 'rdma'?)"},
+      {"secret=on", "line 1, 'secret=on', has no valid value"},
+      {"secret", "line 1, 'secret', has no valid value"},
+      {"rdma=off\n  port_range = 5-1 # ours\nnonsense", "line 2, 'port_range = 5-1', has no valid value"},
+      {"\nconfig_optional=/etc/passwd", "line 2, 'config_optional=/etc/passwd', belongs in plugstack.conf"},
+      {"\x1b[31m\xff\n", "line 1, '\\x1b[31m\\xff', is unknown"},
+  };
+  for (const auto& [content, words] : cases) {
+    write(content);
+    expect_refusal(words);
+  }
+}
+
+TEST_F(ConfigFile, SwitchesThePluginOffInSpiteOfAWrongLine) {
+  write("rmda=require\ndisabled\ndefault.gpu=pytorch\n");
+  const SitePolicy policy = load();
+  EXPECT_TRUE(policy.disabled);
+  EXPECT_EQ(policy.default_kind.at("gpu"), Kind::pytorch) << "a step of this partition is to be refused";
+}
+
+TEST(SitePolicy, RefusesStepsForAWrongNameOfTheFile) {
+  for (const Arguments& arguments :
+       {Arguments{"config=relative"}, Arguments{"config="}, Arguments{"config_optional"},
+        Arguments{"config=/dev/null/x", "config_optional=/dev/null/y"}, Arguments{"config=x", "config=/dev/null/x"}}) {
+    std::vector<std::string> complaints;
+    const SitePolicy policy = load_policy(arguments, complaints);
+    testing::expect_sentence(policy.refusal);
+    EXPECT_NE(policy.refusal.find("plugstack.conf"), std::string::npos) << policy.refusal;
+    EXPECT_TRUE(complaints.empty()) << complaints.front();
+  }
 }
 
 TEST(SitePolicy, DecidesAboutTracesWhereTheUserDoesNot) {

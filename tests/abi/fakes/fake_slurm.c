@@ -8,6 +8,7 @@
 #include <slurm/slurm_errno.h>
 #include <slurm/spank.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,6 +133,12 @@ static void spoil(slurm_step_layout_t* layout, enum layout_defect defect) {
   }
 }
 
+/* Whether a job is the step's, or beside it in its heterogeneous job: root may ask about no other. */
+static bool is_beside(const struct step* step, uint32_t job_id) {
+  return job_id == job_of(step) ||
+         (job_id >= step->het_job.leader && job_id - step->het_job.leader < step->het_job.components);
+}
+
 slurm_step_layout_t* slurm_job_step_layout_get(slurm_step_id_t* id) {
   const int paused = fault_pause();
   slurm_step_layout_t* layout = NULL;
@@ -140,8 +147,10 @@ slurm_step_layout_t* slurm_job_step_layout_get(slurm_step_id_t* id) {
   errno = ESLURM_INVALID_JOB_ID;
   if (fake_step == NULL) {
     VIOLATION("slurm_job_step_layout_get without a step");
-  } else if (id->job_id != job_of(fake_step) || id->step_id != fake_step->step_id || id->step_het_comp != NO_VAL) {
-    /* A node may look for the other components of a heterogeneous step; here it has only one. */
+  } else if (!is_beside(fake_step, id->job_id) || id->step_id != fake_step->step_id || id->step_het_comp != NO_VAL) {
+    CHECK(is_beside(fake_step, id->job_id), "violation: root asks for the layout of %u.%u, another job's", id->job_id,
+          id->step_id);
+    /* A node may look for components inside the job; here there are none. */
     CHECK(spank_context() == S_CTX_REMOTE, "violation: srun asks for the layout of %u.%u+%u", id->job_id, id->step_id,
           id->step_het_comp);
   } else if (!fault_is_met(FAULT_LAYOUT) && fake_step->layout_defect != NO_LAYOUT) {
@@ -164,6 +173,61 @@ int slurm_step_layout_destroy(slurm_step_layout_t* layout) {
   --journal->layouts;
   fault_resume(paused);
   return SLURM_SUCCESS;
+}
+
+/* ---- jobs ---- */
+
+static int load_job(job_info_msg_t** out, uint32_t job_id) {
+  const int paused = fault_pause();
+  not_in_task("slurm_load_job");
+  ++journal->job_requests;
+  *out = NULL;
+  errno = ESLURM_INVALID_JOB_ID;
+  /* srun's listener may still ask, with its user's rights, when srun itself is over: then slurmctld does not answer. */
+  const struct step* const step = fake_step;
+  CHECK(step == NULL || is_beside(step, job_id), "violation: root asks for job %u, another's", job_id);
+  if (step != NULL && is_beside(step, job_id)) {
+    /* Asked for the first component, slurmctld answers with all of them. */
+    const bool is_leader = job_id == step->het_job.leader;
+    job_info_msg_t* const message = calloc(1, sizeof *message);
+    if (message == NULL) abort();
+    message->record_count = is_leader ? step->het_job.components : 1;
+    message->job_array = calloc(message->record_count, sizeof *message->job_array);
+    if (message->job_array == NULL) abort();
+    for (uint32_t i = 0; i < message->record_count; ++i) {
+      slurm_job_info_t* const job = &message->job_array[i];
+      job->job_id = job_id + i;
+      job->user_id = 1000;
+      job->job_state = JOB_RUNNING;
+      job->het_job_id = step->het_job.leader;
+      job->het_job_offset = job->het_job_id != 0 ? job->job_id - job->het_job_id : 0;
+    }
+    *out = message;
+    ++journal->layouts;
+    errno = 0;
+  }
+  fault_resume(paused);
+  return *out != NULL ? SLURM_SUCCESS : SLURM_ERROR;
+}
+
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
+int slurm_load_job(job_info_msg_t** out, slurm_step_id_t id, uint16_t flags) {
+  (void)flags;
+  return load_job(out, id.job_id);
+}
+#else
+int slurm_load_job(job_info_msg_t** out, uint32_t job_id, uint16_t flags) {
+  (void)flags;
+  return load_job(out, job_id);
+}
+#endif
+
+void slurm_free_job_info_msg(job_info_msg_t* message) {
+  const int paused = fault_pause();
+  free(message->job_array);
+  free(message);
+  --journal->layouts;
+  fault_resume(paused);
 }
 
 /* ---- features ---- */

@@ -36,6 +36,10 @@ struct step {
 
   uint32_t job_id;  /* 0: 4242 */
   uint32_t step_id; /* 0 */
+  struct {
+    uint32_t leader;
+    uint32_t components;
+  } het_job; /* of which the job is a component, as slurmctld knows it; each has this step's layout. 0: of none */
 
   const char* const* user_environment; /* "NAME=VALUE", NULL at the end: what the user's shell exports */
   const char* const* arguments;        /* of the plugin in plugstack.conf, NULL at the end */

@@ -169,9 +169,6 @@ void scenario_slurmd_arguments(void) {
                              "=",
                              "master_addr=maybe",
                              "master_addr",
-                             "config=/nonexistent/file",
-                             "config=/dev",
-                             "config=relative",
                              "interface=a/b",
                              "network=10.0.0.0/99",
                              "suffix=%s%n%n%n",
@@ -201,6 +198,70 @@ void scenario_slurmd_arguments(void) {
   }
   free(long_text);
   free(long_value);
+}
+
+void scenario_site_file(void) {
+  /* /etc/passwd is root's, and each of its lines is wrong. */
+  static const char* const bad[] = {"config=/nonexistent/file", "config=/dev",          "config=relative",
+                                    "config=/etc/passwd",       "config_optional=/dev", "config_optional=/etc/passwd"};
+  static const char* const in_partition[] = {"SLURM_JOB_PARTITION=gpu", NULL};
+  static const char* const with_default[] = {"default.gpu=pytorch", NULL};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i) {
+    subject("%s", bad[i]);
+    const char* const arguments[] = {"rdma=off", bad[i], NULL};
+    char* const logged = drive_slurmd(arguments);
+    expect_sentences(logged, 1);
+    CHECK(strstr(logged, "no step with --aml-dist starts") != NULL, "slurmd logs: %s", logged);
+    free(logged);
+    struct step step = usual_step;
+    step.arguments = arguments;
+    step.user_environment = in_partition;
+    struct submission srun;
+    drive_srun(&srun, &step, NULL);
+    expect_srun_refuses(&srun);
+    submission_free(&srun);
+    /* Where only a node has the fault: with the option, and with a kind that only srun's settings give. */
+    for (int has_option = 0; has_option < 2; ++has_option) {
+      struct step whole = step;
+      whole.arguments = with_default;
+      whole.option = has_option ? usual_step.option : NULL;
+      drive_srun(&srun, &whole, NULL);
+      CHECK(environment_get(&srun.environment, "SLURM_AMLDIST_LAUNCH") != NULL, "srun says: %s", srun.said);
+      step.option = whole.option;
+      struct node node;
+      drive_node(&node, &step, 1, &srun.environment, step.option);
+      expect_node_refuses(&node);
+      CHECK(strstr(node.said, "on node ") != NULL && strstr(node.said, "the administrator") != NULL,
+            "the node says: %s", node.said);
+      node_free(&node);
+      submission_free(&srun);
+    }
+    /* Steps without the option, and a plugin that is switched off, are as they were. */
+    struct run run;
+    step.option = NULL;
+    drive(&run, &step);
+    expect_nothing(&run);
+    run_free(&run);
+    const char* const off[] = {bad[i], "disabled", NULL};
+    step.arguments = off;
+    step.option = "pytorch";
+    drive(&run, &step);
+    CHECK(!run.srun.refused && strstr(run.srun.said, "switched off") != NULL, "srun says: %s", run.srun.said);
+    for (uint32_t node = 0; node < run.nodes; ++node)
+      CHECK(run.node[node].task[0].status == 0, "a task of a plugin that is switched off does not start");
+    run_free(&run);
+  }
+  subject("%s", "");
+  static const char* const absent[] = {"config_optional=/nonexistent/file", NULL};
+  char* const logged = drive_slurmd(absent);
+  CHECK(*logged == '\0', "slurmd logs: %s", logged);
+  free(logged);
+  struct step step = usual_step;
+  step.arguments = absent;
+  struct run run;
+  drive(&run, &step);
+  expect_pytorch(&run, &usual_seating);
+  run_free(&run);
 }
 
 static size_t count_entries(const char* directory) {

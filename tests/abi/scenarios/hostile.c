@@ -270,7 +270,7 @@ void scenario_nodelist_hostile(void) {
 
 /* More tasks than SPANK knows of is how a node tells a heterogeneous step: it looks for the other components. */
 void scenario_step_size_hostile(void) {
-  enum { MOST_REQUESTS = 300, MOST_QUESTIONS = 20 };
+  enum { MOST_REQUESTS = 1, MOST_QUESTIONS = 20 }; /* of a node */
   launch();
   static const char* const sizes[] = {"5",
                                       "4096",
@@ -285,9 +285,11 @@ void scenario_step_size_hostile(void) {
     struct step step = usual_step;
     step.node_variables = variables;
     journal->layout_requests = 0;
+    journal->job_requests = 0;
     journal->questions = 0;
     check_refused(&step);
-    CHECK(journal->layout_requests < 2 * MOST_REQUESTS, "slurmctld is asked %d times", journal->layout_requests);
+    CHECK(journal->layout_requests <= 2 * MOST_REQUESTS && journal->job_requests <= 2 * MOST_REQUESTS,
+          "slurmctld is asked for %d layouts and %d jobs", journal->layout_requests, journal->job_requests);
     CHECK(journal->questions <= 2 * MOST_QUESTIONS, "srun is asked %d times", journal->questions);
     free(variables);
   }
@@ -356,4 +358,37 @@ void scenario_bad_secret(void) {
   const char* const policy = task_variable(&run, "AMLDIST_SECRET");
   CHECK(policy != NULL && strcmp(policy, "require") == 0, "AMLDIST_SECRET is %s", policy);
   run_free(&run);
+}
+
+/* Without srun's answer the components are those of the step's own heterogeneous job, whatever the environment says. */
+void scenario_het_group_hostile(void) {
+  enum { LEADER = 4242, COMPONENTS = 2 };
+  launch();
+  static const char* const claims[] = {"", "SLURM_HET_SIZE=128\nSLURM_JOB_ID_HET_GROUP_0=9000\n",
+                                       "SLURM_HET_SIZE=1\nSLURM_JOB_ID_PACK_GROUP_0=4200\n"};
+  for (size_t i = 0; i < sizeof claims / sizeof *claims; ++i) {
+    for (uint32_t job_id = LEADER; job_id < LEADER + COMPONENTS; ++job_id) {
+      subject("job %u: %s", job_id, claims[i]);
+      char* const variables = text_format("SLURM_STEP_NUM_TASKS=8\n%s", claims[i]);
+      struct step step = usual_step;
+      step.node_variables = variables;
+      step.job_id = job_id;
+      step.het_job.leader = LEADER;
+      step.het_job.components = COMPONENTS;
+      journal->layout_requests = 0;
+      journal->job_requests = 0;
+      struct node node;
+      drive_quickly(&node, &step, 1);
+      for (uint32_t local = 0; local < node.tasks; ++local) {
+        CHECK(node.task[local].status == 0, "a task does not start: %s", node.said);
+        const char* const size = environment_get(&node.task[local].environment, "WORLD_SIZE");
+        CHECK(size != NULL && strcmp(size, "8") == 0, "WORLD_SIZE=%s", size != NULL ? size : "(unset)");
+      }
+      CHECK(journal->layout_requests == 1 + COMPONENTS && journal->job_requests == 2,
+            "slurmctld is asked for %d layouts and %d jobs", journal->layout_requests, journal->job_requests);
+      node_free(&node);
+      free(variables);
+    }
+  }
+  environment_clear(&sent);
 }

@@ -1,6 +1,8 @@
 """Heterogeneous steps count over all of their components; one group alone is an ordinary step."""
 
 import json
+import re
+import subprocess
 
 import pytest
 from cluster import PROBE, read_reports
@@ -112,3 +114,31 @@ def test_nobody_watches_for_hangs_and_a_line_says_so(cluster):
     assert [line for line in done.own_lines() if "not watched for hangs" in line] == [
         "aml-dist: hang=60: this step is not watched for hangs, because each component of a heterogeneous step sees only its own ranks; "
         "its calls are recorded for 'aml-dist trace'"], done
+
+
+def silencer(workdir) -> str:
+    """A library under which srun answers no datagram."""
+    library = workdir / "silent.so"
+    source = "#include <stddef.h>\nlong sendto(int f, const void* d, size_t n) { (void)f; (void)d; return (long)n; }\n"
+    subprocess.run(["cc", "-shared", "-fPIC", "-fno-builtin", "-x", "c", "-o", library, "-"], input=source, text=True, check=True)
+    return str(library)
+
+
+def layouts_asked_for(cluster) -> int:
+    diagnosis = cluster.run("sdiag").out
+    found = re.search(r"REQUEST_STEP_LAYOUT\s.*?count:(\d+)", diagnosis)
+    return int(found[1]) if found else 0
+
+
+def test_without_srun_the_components_are_those_that_slurmctld_lists(cluster, workdir):
+    """Every node asks for the layouts of the step's own components, and no more."""
+    (workdir / "program").mkdir()
+    program = script(workdir / "program", str(PROBE), "sleep 8")  # slurmctld forgets a component that has ended
+    job = script(workdir, f"LD_PRELOAD={silencer(workdir)} srun --het-group=0,1 --aml-dist=pytorch {program}")
+    before = layouts_asked_for(cluster)
+    done, out = heterogeneous(cluster, workdir, job)
+    asked = layouts_asked_for(cluster) - before
+    tasks = steps(out)
+    assert len(tasks) == 3, str(done) + out
+    check_pytorch(tasks)
+    assert 4 < asked <= 12, f"{asked} layouts: srun and each node that has no record ask for two, and in vain inside the job"
