@@ -75,8 +75,8 @@ constexpr int reading = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTT
 
 std::string random_suffix() {
   std::uint64_t number = 0;
-  static_cast<void>(::getrandom(&number, sizeof number, 0));
-  return concat({".", std::to_string(number)});
+  if (::getrandom(&number, sizeof number, 0) != sizeof number) number = static_cast<std::uint64_t>(::getpid());
+  return concat({".", std::to_string(number)});  // a name that is taken is refused by O_EXCL
 }
 
 }  // namespace

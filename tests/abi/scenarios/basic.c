@@ -260,7 +260,7 @@ void scenario_site_file(void) {
   step.arguments = absent;
   struct run run;
   drive(&run, &step);
-  expect_pytorch(&run, &usual_seating);
+  expect_pytorch(&run);
   run_free(&run);
 }
 

@@ -128,6 +128,19 @@ void expect_pytorch(const struct run* run) {
   for (uint32_t node = 0; node < run->nodes; ++node) expect_pytorch_node(&run->node[node], node);
 }
 
+void expect_nothing(const struct run* run) {
+  CHECK(!run->srun.refused, "srun refuses: %s", run->srun.said);
+  CHECK(*run->srun.said == '\0', "srun says: %s", run->srun.said);
+  CHECK(*run->srun.out == '\0', "srun prints: %s", run->srun.out);
+  CHECK(*run->srun.changes == '\0', "srun's environment changes: %s", run->srun.changes);
+  for (uint32_t i = 0; i < run->nodes; ++i) {
+    const struct node* const node = &run->node[i];
+    CHECK(*node->said == '\0', "node %u says: %s", i, node->said);
+    CHECK(node->kills == 0, "node %u ends the step", i);
+    for (uint32_t local = 0; local < node->tasks; ++local) expect_changes(&node->task[local], "");
+  }
+}
+
 bool has_right_numbers(const struct task* task, const struct step* step, uint32_t node, uint32_t local) {
   char* const numbers = numbers_of(step, node, local);
   bool right = true;

@@ -35,6 +35,8 @@ void expect_pytorch_task(const struct task* task, uint32_t node, uint32_t local)
 /* The same for every task of a node, and that nothing is said. */
 void expect_pytorch_node(const struct node* node, uint32_t index);
 void expect_pytorch(const struct run* run);
+/* Nothing is said, set or refused anywhere: a step without the option. */
+void expect_nothing(const struct run* run);
 
 /* All of RANK, WORLD_SIZE, ... are right for a step in which the k-th node has node rank k; the address and port are
  * not looked at. */
