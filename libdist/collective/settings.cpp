@@ -3,39 +3,23 @@
 #include <array>
 #include <utility>
 
-#include "base/text/text.hpp"
 #include "trace/record/settings.hpp"
 
 namespace amldist::collective {
 namespace {
 
 using setting::read_word;
-using text::concat;
 
 constexpr auto table = std::to_array<SettingDescription>({
     {variable::instruction_set, "`amldist_init()`", "`plain`, `avx2`, `avx512`", "the best that the processor has",
      "highest instruction set that reductions use"},
     {variable::nccl_library, "first buffer on a GPU, `aml-dist check --bench`", "path",
      "the one that the process has loaded, else `libnccl.so.2`", "NCCL library for buffers on a GPU"},
-    {variable::node_domains, "`amldist_init()`", "`auto`, `off`, `RANKS[,RANKS]...[/RANKS...]`", "`auto`",
-     "which ranks of a node share a last-level cache, as the kernel says it (`auto`), or by their numbers on the node: "
-     "`0-3,4-7`, or `0-1,2-3/4-5,6-7` with two sockets; `off`: no leaders inside a node. If a rank is not listed, or "
-     "one rank has `off`, no rank of the node uses leaders"},
     {variable::single_copy, "`amldist_init()`", "`on`, `off`, `always`", "`on`",
      "whether long messages between ranks of a node are copied once, by the kernel, where it allows that "
      "(`process_vm_readv`); `always`: reductions too where measurement would not choose it. `off` or `always` on one "
-     "rank "
-     "holds for all"},
+     "rank holds for all"},
 });
-
-Result<void> read_domains(const EnvironmentReader& environment, NodeDomains& out) {
-  const auto given = setting::value_of(environment, variable::node_domains);
-  if (!given) return {};
-  auto domains = NodeDomains::parse(*given);
-  if (!domains) return Error{Errc::invalid_argument, concat({variable::node_domains, ": ", domains.error().message})};
-  out = std::move(*domains);
-  return {};
-}
 
 }  // namespace
 
@@ -56,7 +40,6 @@ Result<Settings> Settings::read(const EnvironmentReader& environment) {
           {{"plain", InstructionSet::plain}, {"avx2", InstructionSet::avx2}, {"avx512", InstructionSet::avx512}});
       !status)
     return status.error();
-  if (auto status = read_domains(environment, out.node_domains); !status) return status.error();
   out.nccl_library = environment(variable::nccl_library).value_or("");
   out.trace_folder = environment(trace::variable::trace_folder).value_or("");
   return out;

@@ -8,7 +8,6 @@
 
 #include "base/os/instruction_set.hpp"
 #include "base/text/setting.hpp"
-#include "collective/node/node_domains.hpp"
 #include "world/settings.hpp"
 
 namespace amldist::collective {
@@ -16,7 +15,6 @@ namespace variable {
 
 inline constexpr std::string_view instruction_set = "AMLDIST_ISA";
 inline constexpr std::string_view nccl_library = "AMLDIST_NCCL";
-inline constexpr std::string_view node_domains = "AMLDIST_NODE_DOMAINS";
 inline constexpr std::string_view single_copy = "AMLDIST_SINGLE_COPY";
 
 }  // namespace variable
@@ -32,7 +30,6 @@ struct Settings {
   world::Settings world;
   InstructionSet instruction_set = InstructionSet::avx512;  ///< the highest that reductions may use
   SingleCopyPolicy single_copy = SingleCopyPolicy::on;
-  NodeDomains node_domains;  ///< which ranks of a node are near each other
   std::string nccl_library;  ///< empty: the one that the process has loaded, else libnccl.so.2
   std::string trace_folder;  ///< "off", "none" or a path; empty: the user's folder in /dev/shm
 

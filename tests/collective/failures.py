@@ -64,11 +64,9 @@ def judge(how: str, victim: int, ranks: int, step: launch.Step, statuses: list[i
     return problems
 
 
-def trial(program: str, how: str, ranks: int, nodes: int, victim: int,
-          environment: dict[str, str] | None = None) -> list[str]:
+def trial(program: str, how: str, ranks: int, nodes: int, victim: int) -> list[str]:
     # The flight recorder keeps its file on purpose; here everything that is left counts.
-    step = launch.Step([program, "victim", how, str(victim), str(DEADLINE_MS)], ranks, nodes,
-                       {"AMLDIST_TRACE_DIR": "off"} | (environment or {}))
+    step = launch.Step([program, "victim", how, str(victim), str(DEADLINE_MS)], ranks, nodes, {"AMLDIST_TRACE_DIR": "off"})
     try:
         step.wait_for_line(("ready", "error "), 60, ranks)
         if how in ("kill", "stop"):

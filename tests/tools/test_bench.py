@@ -278,12 +278,6 @@ def test_topology_has_each_pair_and_what_the_kernel_says(tool):
         assert each["bound"] == (len(os.sched_getaffinity(0)) not in {0, 2})  # one for each, or one for all
 
 
-def test_topology_says_which_domains_the_library_has(tool):
-    done = tool.run("bench", "--topology", "--ranks", "4", env=ENVIRONMENT | {"AMLDIST_NODE_DOMAINS": "0-1,2-3"})
-    assert (done.returncode, done.stderr) == (FINE, ""), done
-    assert re.search(r"^the library: .*, 2 cache domains, leaders\)", done.stdout, re.MULTILINE), done.stdout
-
-
 def test_topology_is_a_table_and_a_picture(tool, tmp_path):
     tree, table = draw(tool, tmp_path / "topology.svg", "--topology", "--ranks", "2")
     paragraphs = table.split("\n\n")

@@ -68,20 +68,6 @@ ProcessorPlace place_of_processor(int processor, const std::string& folder) {
           leading_number(first_line_of(own + "/topology/physical_package_id"))};
 }
 
-ProcessorPlace common_place(std::span<const int> processors, const std::string& folder) {
-  if (processors.empty()) return {};
-  const auto common = [](int a, int b) { return a == b ? a : -1; };
-  ProcessorPlace out = place_of_processor(processors.front(), folder);
-  // Those of an unbound process: the last processor is farthest from the first, so most often the two are enough.
-  for (auto each = processors.rbegin(); each + 1 != processors.rend() && out != ProcessorPlace(); ++each) {
-    const ProcessorPlace place = place_of_processor(*each, folder);
-    out = {common(out.cache, place.cache), common(out.memory, place.memory), common(out.socket, place.socket)};
-  }
-  return out;
-}
-
-ProcessorPlace own_place() { return common_place(allowed_processors()); }
-
 std::vector<int> own_processors(const std::string& folder) {
   std::vector<int> processors = allowed_processors();
   std::stable_partition(processors.begin(), processors.end(),

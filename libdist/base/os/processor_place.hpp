@@ -3,7 +3,6 @@
 
 #include <sys/types.h>
 
-#include <span>
 #include <string>
 #include <vector>
 
@@ -21,15 +20,8 @@ struct ProcessorPlace {
 /// `folder`: what /sys/devices/system/cpu is on this machine.
 [[nodiscard]] ProcessorPlace place_of_processor(int processor, const std::string& folder = "/sys/devices/system/cpu");
 
-/// What processors have in common; -1 where they differ, or the kernel does not say it of one of them.
-[[nodiscard]] ProcessorPlace common_place(std::span<const int> processors,
-                                          const std::string& folder = "/sys/devices/system/cpu");
-
 /// The processors that this thread may use, one of each core before the rest; empty: the kernel does not say it.
 [[nodiscard]] std::vector<int> own_processors(const std::string& folder = "/sys/devices/system/cpu");
-
-/// What the processors that this thread may use have in common.
-[[nodiscard]] ProcessorPlace own_place();
 
 /// Gives the first thread of a process (0: this thread) one processor. What cannot be bound stays as it is.
 void bind_to_processor(pid_t process, int processor) noexcept;

@@ -53,26 +53,6 @@ TEST_F(PlaceOfProcessor, IsUnknownWhereNonsenseIsSaid) {
   EXPECT_EQ(place_of_processor(0, folder_), ProcessorPlace());
 }
 
-TEST_F(PlaceOfProcessor, OfSeveralIsWhatTheyHaveInCommon) {
-  const auto describe = [&](int processor, const std::string& sharers, const std::string& socket) {
-    const std::string own = "cpu" + std::to_string(processor);
-    write(own + "/cache/index0/shared_cpu_list", sharers);
-    write(own + "/topology/physical_package_id", socket);
-    std::filesystem::create_directories(folder_ + "/" + own + "/node" + socket);
-  };
-  describe(0, "0-1", "0");
-  describe(1, "0-1", "0");
-  describe(2, "2", "0");
-  describe(3, "3", "1");
-  const auto common = [&](const std::vector<int>& processors) { return common_place(processors, folder_); };
-  EXPECT_EQ(common({0}), (ProcessorPlace{0, 0, 0})) << "bound to one";
-  EXPECT_EQ(common({0, 1}), (ProcessorPlace{0, 0, 0}));
-  EXPECT_EQ(common({0, 2, 1}), (ProcessorPlace{-1, 0, 0})) << "not only of the first and the last";
-  EXPECT_EQ(common({0, 3}), ProcessorPlace());
-  EXPECT_EQ(common({0, 7}), ProcessorPlace()) << "a processor that the kernel does not describe";
-  EXPECT_EQ(common({}), ProcessorPlace());
-}
-
 TEST_F(PlaceOfProcessor, OneOfEachCoreComesFirst) {
   const auto own = own_processors();
   if (own.size() < 2) GTEST_SKIP() << "needs two processors";

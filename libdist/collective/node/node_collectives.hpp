@@ -12,9 +12,9 @@
 #include "calls/call.hpp"
 #include "calls/reduction.hpp"
 #include "collective/kernels/reductions.hpp"
-#include "collective/node/arena.hpp"
-#include "collective/node/peer_memory.hpp"
-#include "collective/node/slot_channel.hpp"
+#include "collective/node/channel/slot_channel.hpp"
+#include "collective/node/memory/arena.hpp"
+#include "collective/node/memory/peer_memory.hpp"
 #include "collective/tuning/algorithm_choice.hpp"
 
 namespace amldist::collective {

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "calls/reduction.hpp"
-#include "collective/node/slot_channel.hpp"
+#include "collective/node/channel/slot_channel.hpp"
 
 namespace amldist::collective {
 

@@ -1,6 +1,6 @@
 // Memory of another process, read in a single copy: who is believed, what cannot be read, and what is not used although
 // it was read.
-#include "collective/node/peer_memory.hpp"
+#include "collective/node/memory/peer_memory.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-#include "collective/node/processor_contention.hpp"
+#include "collective/node/channel/processor_contention.hpp"
 
 #include <gtest/gtest.h>
 

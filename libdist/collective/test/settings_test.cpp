@@ -36,7 +36,6 @@ TEST(Settings, HaveDefaults) {
                                                    {"AMLDIST_TRANSPORT", ""},
                                                    {"AMLDIST_TIMEOUT_MS", ""},
                                                    {"AMLDIST_ISA", ""},
-                                                   {"AMLDIST_NODE_DOMAINS", ""},
                                                    {"AMLDIST_NODE_NAME", ""}})}) {
     EXPECT_EQ(settings.world.bootstrap, world::Bootstrap::automatic);
     EXPECT_EQ(settings.world.transport, world::Carrier::automatic);
@@ -45,7 +44,6 @@ TEST(Settings, HaveDefaults) {
     EXPECT_EQ(settings.world.secret, launch::SecretPolicy::prefer);
     EXPECT_EQ(settings.world.integrity, world::Integrity::off);
     EXPECT_EQ(settings.world.node_name, "");
-    EXPECT_TRUE(settings.node_domains.is_automatic());
     EXPECT_FALSE(settings.world.mpi_yields);
     EXPECT_FALSE(settings.world.is_under_srun);
   }

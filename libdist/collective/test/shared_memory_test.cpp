@@ -1,6 +1,6 @@
 // Memory that another process offers: what is mapped, and which offsets are followed. Both ranks are in one process, so
 // that a test decides what the other one writes.
-#include "collective/node/shared_memory.hpp"
+#include "collective/node/memory/shared_memory.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

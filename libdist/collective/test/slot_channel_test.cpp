@@ -1,5 +1,5 @@
 // How ranks that wait for long sleep and are woken; how far a sender may be ahead; where in a slot contributions lie.
-#include "collective/node/slot_channel.hpp"
+#include "collective/node/channel/slot_channel.hpp"
 
 #include <gtest/gtest.h>
 

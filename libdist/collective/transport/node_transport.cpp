@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "collective/node/relax.hpp"
+#include "collective/node/channel/relax.hpp"
 
 namespace amldist::collective {
 namespace {

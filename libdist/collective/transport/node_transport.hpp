@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/os/file_descriptor.hpp"
-#include "collective/node/message_ring.hpp"
-#include "collective/node/peer_memory.hpp"
-#include "collective/node/slot_channel.hpp"
+#include "collective/node/channel/message_ring.hpp"
+#include "collective/node/channel/slot_channel.hpp"
+#include "collective/node/memory/peer_memory.hpp"
 #include "collective/transport/transport.hpp"
 #include "collective/tuning/algorithm_choice.hpp"
 

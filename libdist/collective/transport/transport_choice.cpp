@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/text/text.hpp"
-#include "collective/node/oversubscription.hpp"
+#include "collective/node/channel/oversubscription.hpp"
 #include "collective/transport/loopback_transport.hpp"
 #include "collective/transport/mpi_transport.hpp"
 #include "collective/transport/tcp_transport.hpp"

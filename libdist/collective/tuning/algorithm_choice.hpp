@@ -25,22 +25,6 @@ inline constexpr std::size_t mib = 1UL << 20;
 /// Shorter messages take one round; from this size on it pays to check for buffers from amldist_alloc(), too.
 inline constexpr std::size_t one_round_below = 8 * kib;
 
-/// Messages of one round through leaders, where ranks lie in several domains (last-level caches). In one round every
-/// rank reads a line of each other, most of them across; through leaders a domain's lines cross once, for two rounds
-/// more. By the model of tests/bench/node_model, with 65 ns for a line inside a domain, 270 outside and 400 between
-/// sockets: two domains win from 6 ranks on (a broadcast: 8), more win as soon as a domain has two ranks. No such
-/// machine was measured, so these values leave a margin. tests/tools/test_node_model.py compares them with the model.
-inline constexpr std::size_t fewest_ranks_with_leaders = 8;
-inline constexpr std::size_t ranks_of_a_led_domain = 2;
-[[nodiscard]] constexpr bool are_leaders_faster(std::size_t ranks, std::size_t domains) noexcept {
-  return domains > 1 && ranks >= fewest_ranks_with_leaders && ranks >= ranks_of_a_led_domain * domains;
-}
-/// A leader for each socket as well: at 4 bytes equal from 8 domains on and faster from 10, at 1 KiB twice as fast.
-inline constexpr std::size_t fewest_domains_with_socket_leaders = 8;
-[[nodiscard]] constexpr bool are_socket_leaders_faster(std::size_t domains, std::size_t sockets) noexcept {
-  return sockets > 1 && domains >= fewest_domains_with_socket_leaders;
-}
-
 /// Staging buffers: bytes of a slot; and of a piece where every rank folds all data (a slot, if oversubscribed).
 inline constexpr std::size_t node_slot = 512 * kib;
 inline constexpr std::size_t node_piece = 128 * kib;

@@ -25,7 +25,7 @@ struct NodeTopology {
   std::vector<std::vector<double>> latency_ns;     ///< of 4 bytes, one way
   std::vector<std::vector<double>> bandwidth_gbs;  ///< of 1 MiB, one way, GB/s
   std::vector<std::vector<int>> groups;            ///< ranks that are near each other, as measured; by lowest rank
-  std::string provenance;  ///< rank 0's amldist_provenance(): which domains the library has found, and what it does
+  std::string provenance;                          ///< rank 0's amldist_provenance()
 };
 
 /// Collective over the world; every rank gets the result. A rank that may use several processors is bound to one of

@@ -474,7 +474,7 @@ static int is_another_worlds(size_t combination) {
 
 /* All types and operators, in messages most of which are shorter than 8 KiB: sizes round the borders of lines and
  * vectors, every root at one. */
-void run_short_operations(void) {
+static void run_short_operations(void) {
   static const size_t small[] = {0, 1, 7, 13, 15, 29, 63, 1025};
   for (int type = 0; type < TYPES; ++type) {
     for (size_t i = 0; i < sizeof small / sizeof *small; ++i) {

@@ -16,7 +16,6 @@ static const struct {
   const char* name;
   void (*run)(void);
 } cases[] = {{"operations", run_operations},
-             {"short_operations", run_short_operations},
              {"misuse", run_misuse},
              {"requests", run_requests},
              {"split", run_split},
@@ -39,7 +38,6 @@ static const struct {
              {"nowhere", run_nowhere},
              {"registered", run_registered},
              {"registered_unasked", run_registered_unasked},
-             {"sums", run_sums},
              {"fetching", run_fetching}};
 
 static int start(void) {

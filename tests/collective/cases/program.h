@@ -20,7 +20,6 @@ extern int rank, size;
 #define OK(call) CHECK((call) == AMLDIST_OK)
 
 void run_operations(void);
-void run_short_operations(void);
 void run_misuse(void);
 void run_large(void);
 void run_requests(void);
@@ -43,7 +42,6 @@ void run_registered(void);
 void run_registered_unasked(void);
 void run_nowhere(void);
 void run_fetching(void);
-void run_sums(void);
 void run_victim(int argc, char** argv);    /* HOW WHO DEADLINE_MS */
 void run_survivors(int argc, char** argv); /* HOW VICTIMS DEADLINE_MS */
 

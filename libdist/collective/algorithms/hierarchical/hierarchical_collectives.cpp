@@ -9,8 +9,7 @@
 namespace amldist::collective {
 
 HierarchicalCollectives::HierarchicalCollectives(const Topology& topology, Transport& transport,
-                                                 const Reductions& kernels, PeerCollectives& all,
-                                                 DomainCollectives* node)
+                                                 const Reductions& kernels, PeerCollectives& all, NodeCollectives* node)
     : topology_(topology), transport_(transport), kernels_(kernels), all_(all), node_(node) {
   PeerGroup leaders;
   PeerGroup rail;

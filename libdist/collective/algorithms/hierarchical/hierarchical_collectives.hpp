@@ -7,7 +7,7 @@
 
 #include "collective/algorithms/hierarchical/topology.hpp"
 #include "collective/algorithms/peer/peer_collectives.hpp"
-#include "collective/node/domain_collectives.hpp"
+#include "collective/node/node_collectives.hpp"
 
 namespace amldist::collective {
 
@@ -18,7 +18,7 @@ class HierarchicalCollectives {
 
   /// `all` is every rank; `node` is nullptr if this rank is alone on its node. All must outlive this object.
   HierarchicalCollectives(const Topology& topology, Transport& transport, const Reductions& kernels,
-                          PeerCollectives& all, DomainCollectives* node);
+                          PeerCollectives& all, NodeCollectives* node);
 
   /// Like SlotChannel's: messages carry this signature, and waits use this watchdog.
   void begin_call(std::uint32_t signature, calls::Watchdog& watchdog) noexcept;
@@ -86,7 +86,7 @@ class HierarchicalCollectives {
   Transport& transport_;
   const Reductions& kernels_;
   PeerCollectives& all_;
-  DomainCollectives* node_;
+  NodeCollectives* node_;
   std::optional<PeerCollectives> leaders_;  ///< the leaders; set on leaders only
   std::optional<PeerCollectives> rail_;     ///< the ranks with this rank's index, one of each node
   std::uint32_t signature_ = 0;

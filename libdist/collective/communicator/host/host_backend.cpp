@@ -41,22 +41,9 @@ calls::Blocks blocks_of(const calls::Call& call) {
   return call.recv_counts.empty() ? calls::Blocks(call.count) : calls::Blocks(call.recv_counts, call.recv_offsets);
 }
 
-/// That the ranks of a node share: for collectives, behind it for messages, behind that for those with tags, and for
-/// collectives through leaders.
-std::size_t memory_before_domains(std::uint32_t ranks) {
-  return SlotChannel::memory_bytes(ranks, tuning::node_slot) + 2 * NodeTransport::memory_bytes(ranks);
-}
+/// That the ranks of a node share: for collectives, behind it for messages, and behind that for those with tags.
 std::size_t memory_bytes(std::uint32_t ranks) {
-  return memory_before_domains(ranks) + DomainCollectives::memory_bytes(ranks);
-}
-
-/// Of this process: where its processors are, or where it is said to be.
-NodePlace own_node_place(const world::RankTable& table, std::uint32_t rank, const NodeDomains& domains) {
-  if (domains.is_automatic()) return {own_place(), false};
-  std::uint32_t index = 0;  // on its node, in the world: the same in every communicator
-  for (std::uint32_t other = 0; other < rank; ++other) index += table.node_of(other) == table.node_of(rank) ? 1 : 0;
-  const auto given = domains.of(index);
-  return given ? NodePlace{{given->domain, -1, given->socket}, true} : NodePlace();
+  return SlotChannel::memory_bytes(ranks, tuning::node_slot) + 2 * NodeTransport::memory_bytes(ranks);
 }
 
 std::vector<std::uint32_t> nodes_of(const world::ControlChannel& channel, const world::CommWatch& watch) {
@@ -127,19 +114,15 @@ Result<std::unique_ptr<HostBackend>> HostBackend::create(world::ControlChannel& 
   std::unique_ptr<HostBackend> out(new HostBackend(watch, Topology::of(nodes_of(channel, watch), rank),
                                                    std::move(*choice), settings.instruction_set));
   if (out->topology_.most_on_a_node() > 1) {
-    const std::uint32_t own = watch.members()[watch.rank()];
-    NodePlace place;
-    if (DomainCollectives::has_levels(static_cast<std::uint32_t>(out->topology_.own_ranks().size())))
-      place = own_node_place(channel.table(), own, settings.node_domains);
-    if (auto shared = out->share_memory(gather, channel.host_of(own), settings.single_copy, place); !shared)
-      return shared.error();
+    const std::string& host = channel.host_of(watch.members()[watch.rank()]);
+    if (auto status = out->share_memory(gather, host, settings.single_copy); !status) return status.error();
   }
   PeerGroup all;
   for (int r = 0; r < static_cast<int>(watch.members().size()); ++r) all.ranks.push_back(r);
   all.own = watch.rank();
   out->match_tags(channel);
   out->all_.emplace(*out->collectives_, std::move(all), out->kernels_);
-  DomainCollectives* const node = out->node_levels_ ? &*out->node_levels_ : nullptr;
+  NodeCollectives* const node = out->node_ ? &*out->node_ : nullptr;
   out->nodes_.emplace(out->topology_, *out->collectives_, out->kernels_, *out->all_, node);
   return out;
 }
@@ -199,8 +182,7 @@ void HostBackend::open_peers(const calls::Pieces& offers) {
 
 /// The first rank of each node makes the memory, the others open it; then everybody learns whether all could, and
 /// whether all may read the others' private memory.
-Result<void> HostBackend::share_memory(const Gather& gather, const std::string& host, SingleCopyPolicy policy,
-                                       const NodePlace& place) {
+Result<void> HostBackend::share_memory(const Gather& gather, const std::string& host, SingleCopyPolicy policy) {
   constexpr char reads_no_peers = '-';  // one of the three stands before a problem
   constexpr char reads_peers = '+';
   constexpr char reads_always = '!';
@@ -210,8 +192,6 @@ Result<void> HostBackend::share_memory(const Gather& gather, const std::string& 
   const auto offers = gather(memory_offer(problem, sample), calls::GatherScope::node);
   if (!offers) return offers.error();
   if (problem.empty()) problem = open_memory(*offers);
-  if (memory_.data() != nullptr && DomainCollectives::has_levels(size))
-    DomainCollectives::publish(domain_memory(), static_cast<std::uint32_t>(topology_.own_index), place);
   if (policy != SingleCopyPolicy::off) open_peers(*offers);
   const char reads = !peers_ ? reads_no_peers : policy == SingleCopyPolicy::always ? reads_always : reads_peers;
   const auto problems = gather(reads + problem, calls::GatherScope::everybody);
@@ -238,18 +218,11 @@ void HostBackend::make_node(const std::string& host, std::optional<NodeTuning> g
   NodeGroup place = {static_cast<std::uint32_t>(topology_.own_index), size, ranks, host};
   slot_channel_.emplace(memory_.data(), std::move(place), tuning::node_slot, oversubscribed_);
   node_.emplace(*slot_channel_, kernels_, &*arenas_, peers_ ? &*peers_ : nullptr, given);
-  std::byte* const domains = DomainCollectives::has_levels(size) ? domain_memory() : nullptr;
-  node_levels_.emplace(*node_, *slot_channel_, kernels_, domains);
   is_one_node_ = topology_.nodes.size() == 1;
-  starts_early_ = is_one_node_ && !node_levels_->has_leaders();
   if (messages_share_memory_) return;
   std::byte* const rings = memory_.data() + SlotChannel::memory_bytes(size, tuning::node_slot);
   messages_ = std::make_unique<NodeTransport>(std::move(messages_), rings, slot_channel_->place(), oversubscribed_,
                                               peers_ ? &*peers_ : nullptr);
-}
-
-std::byte* HostBackend::domain_memory() const noexcept {
-  return memory_.data() + memory_before_domains(static_cast<std::uint32_t>(topology_.own_ranks().size()));
 }
 
 /// Messages with tags go their own way, whatever carries the others. The communicator's identifier is random: this
@@ -287,11 +260,7 @@ void HostBackend::treat_each_rank_as_node(const std::string& why) {
 
 std::string HostBackend::describe() const {
   std::string text;
-  if (node_) {
-    const std::string& domains = node_levels_->describe();
-    text = concat({"shared memory (", to_string(kernels_.instruction_set()), peers_ ? ", single copy" : "",
-                   domains.empty() ? "" : ", ", domains, ")"});
-  }
+  if (node_) text = concat({"shared memory (", to_string(kernels_.instruction_set()), peers_ ? ", single copy)" : ")"});
   if (!no_shared_memory_.empty()) {
     text = concat({collectives_->name(), " between ranks", machines_ > 1 ? " and nodes" : " of one node"});
   } else if (topology_.nodes.size() > 1) {
@@ -315,7 +284,7 @@ HostBackend::StartedCall HostBackend::start(const calls::Call& call) {
   if (is_point_to_point(call.operation)) return started;
   started.signature_ = chained_signature(call);
   if (slot_channel_) slot_channel_->begin_call(started.signature_);
-  if (starts_early_ && call.operation == calls::Operation::allreduce && call.segments == nullptr)
+  if (is_one_node_ && call.operation == calls::Operation::allreduce && call.segments == nullptr)
     started.is_published_ = node_->start_allreduce(reduction_of(call, slot_channel_->size()));
   return started;
 }
@@ -331,9 +300,8 @@ Result<void> HostBackend::finish(const StartedCall& started, calls::Watchdog& wa
 }
 
 Result<void> HostBackend::run_collective(const calls::Call& call, std::uint32_t signature, calls::Watchdog& watchdog) {
-  if (node_levels_ && node_levels_->has_leaders()) node_levels_->begin_call(signature, watchdog);
   if (!is_one_node_) return run_on_nodes(call, signature, watchdog);
-  return run_on(*node_levels_, call, reduction_of(call, slot_channel_->size()), static_cast<std::size_t>(call.root));
+  return run_on(*node_, call, reduction_of(call, slot_channel_->size()), static_cast<std::size_t>(call.root));
 }
 
 Result<void> HostBackend::run_on_nodes(const calls::Call& call, std::uint32_t signature, calls::Watchdog& watchdog) {

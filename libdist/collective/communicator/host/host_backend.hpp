@@ -81,10 +81,8 @@ class HostBackend {
   [[nodiscard]] Result<void> run_collective(const calls::Call& call, std::uint32_t signature,
                                             calls::Watchdog& watchdog);
   [[nodiscard]] Result<void> run_on_nodes(const calls::Call& call, std::uint32_t signature, calls::Watchdog& watchdog);
-  [[nodiscard]] Result<void> share_memory(const Gather& gather, const std::string& host, SingleCopyPolicy policy,
-                                          const NodePlace& place);
+  [[nodiscard]] Result<void> share_memory(const Gather& gather, const std::string& host, SingleCopyPolicy policy);
   void make_node(const std::string& host, std::optional<NodeTuning> given);
-  [[nodiscard]] std::byte* domain_memory() const noexcept;
   [[nodiscard]] std::string memory_offer(std::string& problem, const PeerMemory::Sample& sample);
   [[nodiscard]] std::string open_memory(const calls::Pieces& offers);
   void open_peers(const calls::Pieces& offers);
@@ -108,11 +106,9 @@ class HostBackend {
   std::optional<PeerMemory> peers_;  ///< private memory of the node's other ranks, where all may read it
   std::optional<SlotChannel> slot_channel_;
   std::optional<NodeCollectives> node_;
-  std::optional<DomainCollectives> node_levels_;  ///< in front of it
-  std::uint32_t chain_ = 0;                       ///< of the signatures of all calls until now
-  bool is_one_node_ = false;                      ///< whose ranks share memory: messages are not needed
-  bool starts_early_ = false;                     ///< a short all-reduce has nobody to go through
-  std::vector<Message> sends_;                    ///< of one exchange(), as are the receives
+  std::uint32_t chain_ = 0;     ///< of the signatures of all calls until now
+  bool is_one_node_ = false;    ///< whose ranks share memory: messages are not needed
+  std::vector<Message> sends_;  ///< of one exchange(), as are the receives
   std::vector<Message> receives_;
   std::optional<PeerCollectives> all_;            ///< every rank
   std::optional<HierarchicalCollectives> nodes_;  ///< several nodes, each with its own

@@ -17,8 +17,8 @@
 #include <string_view>
 #include <vector>
 
-#include "collective/node/registered_memory.hpp"
-#include "collective/node/shared_memory.hpp"
+#include "collective/node/memory/registered_memory.hpp"
+#include "collective/node/memory/shared_memory.hpp"
 
 namespace amldist::collective {
 

@@ -1,4 +1,4 @@
-#include "collective/node/registered_memory.hpp"
+#include "collective/node/memory/registered_memory.hpp"
 
 #include <pthread.h>
 #include <sys/mman.h>

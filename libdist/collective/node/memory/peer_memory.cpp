@@ -1,4 +1,4 @@
-#include "collective/node/peer_memory.hpp"
+#include "collective/node/memory/peer_memory.hpp"
 
 #include <sys/uio.h>
 #include <unistd.h>

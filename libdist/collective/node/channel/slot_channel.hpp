@@ -38,9 +38,9 @@
 #include <vector>
 
 #include "calls/watchdog.hpp"
-#include "collective/node/processor_contention.hpp"
-#include "collective/node/relax.hpp"
-#include "collective/node/shared_memory.hpp"
+#include "collective/node/channel/processor_contention.hpp"
+#include "collective/node/channel/relax.hpp"
+#include "collective/node/memory/shared_memory.hpp"
 
 namespace amldist::collective {
 

@@ -1,4 +1,4 @@
-#include "collective/node/shared_memory.hpp"
+#include "collective/node/memory/shared_memory.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/os/memory_map.hpp"
-#include "collective/node/shared_memory.hpp"
+#include "collective/node/memory/shared_memory.hpp"
 
 namespace amldist::collective {
 

@@ -17,8 +17,8 @@
 #include <span>
 #include <utility>
 
-#include "collective/node/message_way.hpp"
-#include "collective/node/relax.hpp"
+#include "collective/node/channel/message_way.hpp"
+#include "collective/node/channel/relax.hpp"
 
 namespace amldist::collective {
 

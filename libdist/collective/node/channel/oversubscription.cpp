@@ -1,4 +1,4 @@
-#include "collective/node/oversubscription.hpp"
+#include "collective/node/channel/oversubscription.hpp"
 
 #include <sched.h>
 

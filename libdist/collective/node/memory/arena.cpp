@@ -1,4 +1,4 @@
-#include "collective/node/arena.hpp"
+#include "collective/node/memory/arena.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>

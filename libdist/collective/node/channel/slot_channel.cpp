@@ -1,4 +1,4 @@
-#include "collective/node/slot_channel.hpp"
+#include "collective/node/channel/slot_channel.hpp"
 
 #include <sched.h>
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "base/os/shared_futex.hpp"
-#include "collective/node/peer_memory.hpp"
+#include "collective/node/memory/peer_memory.hpp"
 #include "collective/tuning/algorithm_choice.hpp"
 
 namespace amldist::collective {
