@@ -177,9 +177,9 @@ void start_slurmd(const Arguments& arguments) {
 }
 
 /// Says on the side of the administrator, and once for a step, that there is another copy.
-void tell_of_two(const Copies& copies) {
-  if (spank_context() == S_CTX_SLURMD) log_for_administrator(two_copies(copies));
-  if (spank_context() == S_CTX_LOCAL) tell_user(two_copies(copies));
+void warn_duplicate_load(const Copies& copies) {
+  if (spank_context() == S_CTX_SLURMD) log_for_administrator(duplicate_load(copies));
+  if (spank_context() == S_CTX_LOCAL) tell_user(duplicate_load(copies));
 }
 
 /// Whether another line of plugstack.conf is in charge of this process. A copy that is not has no session and does
@@ -187,12 +187,12 @@ void tell_of_two(const Copies& copies) {
 bool another_is_in_charge() {
   const Copies copies = look_for_copies();
   if (!copies.first.empty()) {
-    tell_of_two(copies);
+    warn_duplicate_load(copies);
     return true;
   }
   if (std::holds_alternative<std::monostate>(session())) return false;
   ++lines_with_this_file();
-  tell_of_two({copies.own, copies.own});
+  warn_duplicate_load({copies.own, copies.own});
   return true;
 }
 

@@ -52,7 +52,7 @@ Copies look_for_copies() {
   return {{}, std::move(loaded.own)};
 }
 
-std::string two_copies(const Copies& copies) {
+std::string duplicate_load(const Copies& copies) {
   return text::concat({"plugstack.conf loads this plugin twice, from ", copies.first, " and from ", copies.own,
                        ": the second line does nothing; keep one of them"});
 }

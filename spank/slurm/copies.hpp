@@ -16,6 +16,6 @@ struct Copies {
 [[nodiscard]] Copies look_for_copies();
 
 /// What the administrator should do, as a sentence.
-[[nodiscard]] std::string two_copies(const Copies& copies);
+[[nodiscard]] std::string duplicate_load(const Copies& copies);
 
 }  // namespace amldist::spank

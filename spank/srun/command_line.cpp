@@ -11,6 +11,7 @@
 #include "base/os/environment.hpp"
 #include "base/os/whole_file.hpp"
 #include "base/text/text.hpp"
+#include "launch/frameworks/launcher_daemons.hpp"
 
 namespace amldist::spank {
 namespace {
@@ -91,6 +92,11 @@ std::vector<std::uint32_t> component_groups() {
 bool has_component_separator() {
   const std::string text = read_command_line();
   return std::ranges::any_of(arguments_of(text), [](std::string_view word) { return word == ":"; });
+}
+
+bool starts_launcher_daemon() {
+  const std::string text = read_command_line();
+  return std::ranges::any_of(arguments_of(text), launch::is_launcher_daemon);
 }
 
 bool names_a_job() {

@@ -16,6 +16,9 @@ namespace amldist::spank {
 /// if one of them looks like such an option, the list is wrong.
 [[nodiscard]] std::vector<std::uint32_t> component_groups();
 
+/// Whether a word of the command line is a launcher's daemon (orted, ...), which mpirun starts by srun.
+[[nodiscard]] bool starts_launcher_daemon();
+
 /// Whether the command line has a ':' as a word of its own, as between components.
 [[nodiscard]] bool has_component_separator();
 

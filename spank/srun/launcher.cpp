@@ -157,8 +157,11 @@ bool may_concern(const StepRequest& request) {
 }
 
 /// For what a task of another step, or a batch script that inherited its environment, submits: removes what that step's
-/// environment has from us. The stamp says what that is; without one nothing is removed.
+/// environment has from us. The stamp says what that is; without one nothing is removed. A launcher that is the program
+/// of a per-node step (it has no RANK) passes that step's variables to its ranks, through the daemons that it starts by
+/// srun.
 void remove_outer_step() {
+  if (starts_launcher_daemon() && !own_variable("RANK")) return;
   const EnvironmentPatch leftovers = launch::without_outer_step(own_variable);
   for (const auto& change : leftovers.changes()) ::unsetenv(change.name.c_str());
 }

@@ -16,8 +16,8 @@ namespace amldist::spank {
 
 /// Opens its port before the launch, so that the nodes can be told; starts its thread once the step exists. Prints one
 /// line when a task has failed. Answers nodes that ask for the launch record or the master's address
-/// (step_messages/control_message.hpp), and the task monitors of a parameter-server step
-/// (step_messages/server_release.hpp). Under hang= it weighs what the nodes tell of their ranks (hang_detector.hpp),
+/// (step/messages/control_message.hpp), and the task monitors of a parameter-server step
+/// (step/messages/server_release.hpp). Under hang= it weighs what the nodes tell of their ranks (hang_detector.hpp),
 /// says when the step hangs, and ends it if the user wants that: SIGTERM first, SIGKILL after KillWait, and srun's exit
 /// status is 75.
 ///
@@ -29,7 +29,7 @@ namespace amldist::spank {
 class Listener {
  public:
   /// Takes a port, from the site's SrunPortRange where there is one. `job_record`: a file that gets the line about the
-  /// first failure too (step_messages/job_record.hpp); empty: none. Errors: unavailable.
+  /// first failure too (step/messages/job_record.hpp); empty: none. Errors: unavailable.
   [[nodiscard]] static Result<std::unique_ptr<Listener>> open(std::string job_record);
 
   Listener(const Listener&) = delete;

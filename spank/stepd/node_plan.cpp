@@ -125,7 +125,7 @@ Result<std::unique_ptr<FallbackServer>> open_fallback_server(const launch::StepP
 
 /// Where no srun waits for the step: one of its nodes answers the others, if they can find it. Returns the line for the
 /// user if this node should and cannot; empty otherwise.
-std::string take_sruns_place(StepdSession& session, const Draft& draft, const NodeItems& items, const Handle& handle) {
+std::string stand_in_for_srun(StepdSession& session, const Draft& draft, const NodeItems& items, const Handle& handle) {
   const launch::StepPlan& plan = draft.step;
   const bool is_whole_step = plan.placement.map.size() == items.tasks;
   if (session.has_srun || !is_whole_step || draft.ranks.empty()) return {};
@@ -240,10 +240,9 @@ std::optional<FabricPlan> plan_verification(const launch::SitePolicy& site, cons
   return plan_fabric(site, wishes, {node, draft.step.placement}, handle);
 }
 
-/// For a step that gets a kind.
 /// Until 23.02 Slurm writes the environment of an OCI container (--container) before any plugin of a task runs: the
 /// program would have the image's numbers, or none.
-Result<void> refuse_deaf_container(const Handle& handle) {
+Result<void> refuse_container_without_environment(const Handle& handle) {
   constexpr bool containers_get_the_tasks_environment = SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0);
   if (containers_get_the_tasks_environment || !handle.variable("SLURM_CONTAINER")) return {};
   return Error{
@@ -252,8 +251,9 @@ Result<void> refuse_deaf_container(const Handle& handle) {
       "ranks: use pyxis, or start the container inside the task"};
 }
 
+/// For a step that gets a kind.
 Result<NodePlan> plan_node(StepdSession& session, const launch::Spec& spec, const Handle& handle) {
-  if (auto heard = refuse_deaf_container(handle); !heard) return heard.error();
+  if (auto heard = refuse_container_without_environment(handle); !heard) return heard.error();
   const auto items = read_items(handle);
   if (!items) return items.error();
   std::vector<std::string> notes;
@@ -261,7 +261,7 @@ Result<NodePlan> plan_node(StepdSession& session, const launch::Spec& spec, cons
   if (auto whole = handle.environment_was_read(); !whole) return whole.error();
   if (!draft) return draft.error();
   auto& [step, ranks, features] = *draft;
-  std::string unanswered = take_sruns_place(session, *draft, *items, handle);
+  std::string unanswered = stand_in_for_srun(session, *draft, *items, handle);
   if (auto learned = learn_address(session, step, ranks); !learned) return learned.error();
   // The tasks of a heterogeneous step whose srun does not answer learn their ranks later than this: then nothing is
   // checked or claimed.

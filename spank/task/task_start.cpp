@@ -79,7 +79,7 @@ Result<void> put_below_monitor(const step::SrunLink& srun, const Handle& handle,
   return handle.apply(patch);
 }
 
-Result<void> equip_task(const StepdSession& session, const Handle& handle) {
+Result<void> prepare_task(const StepdSession& session, const Handle& handle) {
   if (const auto* const error = std::get_if<Error>(&session.outcome)) return *error;
   const NodePlan* const plan = session.plan();
   if (plan == nullptr) return {};
@@ -102,7 +102,7 @@ Result<void> equip_task(const StepdSession& session, const Handle& handle) {
 Result<void> start_task(const StepdSession& session, const Handle& handle) {
   // The user knows why, and Slurm would add two lines for each task.
   if (std::holds_alternative<RefusedBySrun>(session.outcome)) ::_exit(EXIT_FAILURE);
-  auto equipped = equip_task(session, handle);
+  auto equipped = prepare_task(session, handle);
   if (equipped) return equipped;
   const bool first = !session.task_refused.exchange(true);
   const std::string& why = equipped.error().message;  // empty: the user has read it

@@ -1,5 +1,5 @@
 // `aml-run --wait`: a job from the queue to its end. How it ends Slurm says, and the record that its script and srun
-// write (step_messages/job_record.hpp); the job's output is copied and never read.
+// write (step/messages/job_record.hpp); the job's output is copied and never read.
 #pragma once
 
 #include <optional>

@@ -48,7 +48,7 @@ class OwnedFolder {
   FileDescriptor folder_;
 };
 
-/// Begins the record of a job's end (step_messages/job_record.hpp) in a file of the user's own. Asked by the job's
+/// Begins the record of a job's end (step/messages/job_record.hpp) in a file of the user's own. Asked by the job's
 /// script; returns the exit status.
 [[nodiscard]] int begin_record(const std::string& path, const std::string& line);
 

@@ -50,7 +50,7 @@ def is_named(way: str, fault: str, line: str) -> bool:
 def install_package(folder: pathlib.Path, venv: pathlib.Path) -> str:
     """Installs the package as pip would, in FOLDER/site, and returns the command of torch_faults.py."""
     site = folder / "site"
-    shutil.copytree(HERE.parents[1] / "libdist/trace/torch/amldist_trace", site / "amldist_trace", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(HERE.parents[1] / "libdist/api/python/amldist_trace", site / "amldist_trace", ignore=shutil.ignore_patterns("__pycache__"))
     information = site / "amldist-0.1.0.dist-info"
     information.mkdir()
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: amldist\nVersion: 0.1.0\n")

@@ -59,7 +59,7 @@ struct Board {
   Piece piece[rounds][most_ranks];
 };
 
-class BoardExchange final : public Exchange {
+class BoardExchange final : public calls::Exchange {
  public:
   BoardExchange(Board& board, int rank, int size, int first_round)
       : board_(&board), rank_(rank), size_(size), round_(first_round) {}

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "libdist" / "python"
+PACKAGE = ROOT / "libdist/api/python"
 LIBRARY = Path(os.environ.get("AMLDIST_LIBRARY", ROOT / "build-development" / "lib" / "libamldist.so"))
 
 #: Before every program: the package, a world by the environment, and its sizes as short names.

@@ -22,7 +22,7 @@ def test_every_command_refers_to_the_manual():
     for name in ("aml-run", "aml-torchrun", "aml-mpirun", "aml-deepspeed", "aml-horovodrun"):
         text = Command(name).good("--help").text
         assert "Exit status: " in text and "(see aml_dist(7))" in text and "5 no Slurm, 6 refused by Slurm" in text, name
-        page = (ROOT / f"docs/man/{name}.1").read_text().split(".Sh EXIT STATUS")[1].split(".Sh ")[0]
+        page = (ROOT / f"docs/man/{name if name == 'aml-run' else 'aml-launchers'}.1").read_text().split(".Sh EXIT STATUS")[1].split(".Sh ")[0]
         assert ".Xr aml_dist 7" in page, name
     for name in ("explain", "doctor", "check", "bench", "trace"):
         assert "others as in aml_dist(7)" in Command("aml-dist").good(name, "--help").text, name

@@ -41,8 +41,8 @@ Result<void> NodeCollectives::allgather(const std::byte* send, std::byte* recv, 
                                         std::size_t unit) {
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
   if (longest <= SlotChannel::short_data) return allgather_short(send, recv, blocks, unit);
-  if (auto known = look_at_staging(longest); !known) return known;
-  return in_better_way(tuning::SingleCopy::allgather, longest * slot_channel_.size(), [&](bool fetches) {
+  if (auto known = tune_staging(longest); !known) return known;
+  return run_faster_variant(tuning::SingleCopy::allgather, longest * slot_channel_.size(), [&](bool fetches) {
     return fetches ? allgather_fetched(send, recv, blocks, unit) : allgather_staged(send, recv, blocks, unit);
   });
 }

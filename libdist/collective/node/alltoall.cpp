@@ -85,13 +85,14 @@ Result<void> NodeCollectives::alltoall(const std::byte* send, const calls::Block
   if (!send_blocks.are_equal() || !recv_blocks.are_equal()) return staged();
   const std::size_t bytes = send_blocks.count(0) * unit;
   if (is_short_for_each(bytes)) return alltoall_short(send, recv, bytes);
-  return in_better_way(tuning::SingleCopy::alltoall, bytes * slot_channel_.size(), [&](bool fetches) -> Result<void> {
-    if (!fetches) return staged();
-    if (auto shown = show(send, recv); !shown) return shown;
-    if (auto came = slot_channel_.await_all(); !came) return came;
-    // A rank that works in place would overwrite what others have yet to fetch.
-    return is_anyone_in_place() ? staged() : alltoall_fetched(send, recv, bytes);
-  });
+  return run_faster_variant(tuning::SingleCopy::alltoall, bytes * slot_channel_.size(),
+                            [&](bool fetches) -> Result<void> {
+                              if (!fetches) return staged();
+                              if (auto shown = show(send, recv); !shown) return shown;
+                              if (auto came = slot_channel_.await_all(); !came) return came;
+                              // A rank that works in place would overwrite what others have yet to fetch.
+                              return is_anyone_in_place() ? staged() : alltoall_fetched(send, recv, bytes);
+                            });
 }
 
 Result<void> NodeCollectives::alltoall_staged(const std::byte* send, const calls::Blocks& send_blocks, std::byte* recv,

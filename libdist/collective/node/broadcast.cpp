@@ -21,8 +21,8 @@ Result<void> NodeCollectives::broadcast_short(std::byte* buffer, std::size_t byt
 
 Result<void> NodeCollectives::broadcast(std::byte* buffer, std::size_t bytes, std::uint32_t root) {
   if (bytes <= SlotChannel::short_data) return broadcast_short(buffer, bytes, root);
-  if (auto known = look_at_staging(bytes); !known) return known;
-  return in_better_way(tuning::SingleCopy::broadcast, bytes, [&](bool fetches) {
+  if (auto known = tune_staging(bytes); !known) return known;
+  return run_faster_variant(tuning::SingleCopy::broadcast, bytes, [&](bool fetches) {
     return fetches ? broadcast_fetched(buffer, bytes, root) : broadcast_staged(buffer, bytes, root);
   });
 }

@@ -49,15 +49,15 @@ std::size_t NodeCollectives::use_slots_by_rank(std::size_t longest, std::size_t 
 Result<void> NodeCollectives::allreduce(const calls::Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   if (bytes < tuning::one_round_below) return allreduce_packed(what);
-  if (auto known = look_at_staging(bytes); !known) return known;
-  return in_better_way(tuning::SingleCopy::allreduce, bytes, [&](bool fetches) {
+  if (auto known = tune_staging(bytes); !known) return known;
+  return run_faster_variant(tuning::SingleCopy::allreduce, bytes, [&](bool fetches) {
     fetches_ = fetches;
     return allreduce_large(what);
   });
 }
 
 Result<void> NodeCollectives::reduce(const calls::Reduction& what, std::uint32_t root) {
-  if (auto known = look_at_staging(what.count * size_of(what.type)); !known) return known;
+  if (auto known = tune_staging(what.count * size_of(what.type)); !known) return known;
   return reduce_any(what, static_cast<int>(root));
 }
 

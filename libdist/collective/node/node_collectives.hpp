@@ -130,7 +130,7 @@ class NodeCollectives {
   /// A call of a collective that could be fetched: `work(bool fetches)`. `bytes`: of a rank's larger buffer; equal on
   /// all ranks.
   template <typename Work>
-  [[nodiscard]] Result<void> in_better_way(tuning::SingleCopy what, std::size_t bytes, Work work);
+  [[nodiscard]] Result<void> run_faster_variant(tuning::SingleCopy what, std::size_t bytes, Work work);
   [[nodiscard]] bool could_fetch(tuning::SingleCopy what, std::size_t bytes) const noexcept {
     const std::size_t ranks = slot_channel_.size();
     return peers_ != nullptr && ranks <= tuning::most_ranks_single_copy &&
@@ -139,7 +139,7 @@ class NodeCollectives {
   // ---- staging ----
   /// Before a call of so many bytes, equal on all ranks: tries the ways of staging, if the choice matters, for the
   /// first and every tuning::staging_trial_every-th of those.
-  [[nodiscard]] Result<void> look_at_staging(std::size_t bytes);
+  [[nodiscard]] Result<void> tune_staging(std::size_t bytes);
   [[nodiscard]] Result<void> try_stagings();
   [[nodiscard]] Result<std::uint64_t> time_staging(const calls::Reduction& trial);
   [[nodiscard]] Result<Agreement> allreduce_single_copy(const calls::Reduction& what);

@@ -36,8 +36,8 @@ Result<void> NodeCollectives::reduce_scatter(const calls::Reduction& what, const
   const std::size_t unit = size_of(what.type);
   const std::size_t longest = longest_of(blocks, slot_channel_.size());
   const std::size_t all = longest * slot_channel_.size() * unit;
-  if (auto known = look_at_staging(all); !known) return known;
-  return in_better_way(tuning::SingleCopy::reduce_scatter, all, [&](bool fetches) {
+  if (auto known = tune_staging(all); !known) return known;
+  return run_faster_variant(tuning::SingleCopy::reduce_scatter, all, [&](bool fetches) {
     return fetches ? reduce_scatter_fetched(what, blocks) : reduce_scatter_staged(what, blocks);
   });
 }

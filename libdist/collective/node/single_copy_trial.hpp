@@ -14,7 +14,7 @@
 namespace amldist::collective {
 
 template <typename Work>
-Result<void> NodeCollectives::in_better_way(tuning::SingleCopy what, std::size_t bytes, Work work) {
+Result<void> NodeCollectives::run_faster_variant(tuning::SingleCopy what, std::size_t bytes, Work work) {
   if (!could_fetch(what, bytes)) return work(false);
   if (is_given_) return work(tuned_.fetches);
   LongCalls& calls = long_calls_[static_cast<std::size_t>(what)][tuning::single_copy_class(bytes)];

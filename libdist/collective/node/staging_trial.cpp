@@ -31,7 +31,7 @@ constexpr std::array<Way, 4> ways = {{
 
 }  // namespace
 
-Result<void> NodeCollectives::look_at_staging(std::size_t bytes) {
+Result<void> NodeCollectives::tune_staging(std::size_t bytes) {
   const bool matters = bytes >= tuning::staging_trial_from && !slot_channel_.is_oversubscribed();
   if (is_given_ || !matters || staged_calls_++ % tuning::staging_trial_every != 0) return {};
   return try_stagings();

@@ -1,5 +1,5 @@
 // What nodes of a step are compared by at its launch (versions, settings, NVLink domain): each node's helper puts up a
-// list of settings as a notice for srun (step_messages/text_exchange.hpp), and srun compares them before the votes are
+// list of settings as a notice for srun (step/messages/text_exchange.hpp), and srun compares them before the votes are
 // counted. An srun of an older release keeps the notice and compares nothing.
 #pragma once
 

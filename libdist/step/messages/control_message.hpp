@@ -14,7 +14,7 @@
 //   aml-dist;1;00c0ffee00c0ffee;no-address                        if rank 0's node has none, in place of `address`
 //
 // Under hang= each node tells srun every few seconds how long its longest wait is, in milliseconds. srun answers
-// `heard`; `wants-states`, for the state of every rank (step_messages/rank_state.hpp); or `wants-stacks` with ranks:
+// `heard`; `wants-states`, for the state of every rank (step/messages/rank_state.hpp); or `wants-stacks` with ranks:
 //
 //   aml-dist;1;00c0ffee00c0ffee;waits;61200                       to srun
 //   aml-dist;1;00c0ffee00c0ffee;shares;node2 2:0:40:612:612:r1=9  to srun: the text of wait_shares.hpp

@@ -1,4 +1,4 @@
-// A node's side of step_messages/text_exchange.hpp.
+// A node's side of step/messages/text_exchange.hpp.
 #pragma once
 
 #include <chrono>

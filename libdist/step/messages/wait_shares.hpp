@@ -1,5 +1,5 @@
-// What a node tells srun, under hang=, about how its ranks have spent the last minute (recorder/straggler.hpp). Both
-// ends treat it as hostile.
+// What a node tells srun, under hang=, about how its ranks have spent the last minute (trace/diagnosis/straggler.hpp).
+// Both ends treat it as hostile.
 //
 //   node2 2:0:40:612:612:g9ae16a3b2f90404f=500+r1=112,3:1:40:14:20:
 //

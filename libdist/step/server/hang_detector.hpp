@@ -1,8 +1,8 @@
 // srun under hang=: gathers what the nodes tell of their ranks, and says when a step hangs, and why.
 //
-// A step hangs when somebody has waited in a call for SECONDS and the same diagnosis (recorder/hang_diagnosis.hpp)
-// about who keeps him was reached again and again for half that time. So neither a step that computes, nor one that was
-// suspended, nor one that is slow but moves, hangs.
+// A step hangs when somebody has waited in a call for SECONDS and the same diagnosis
+// (trace/diagnosis/hang_diagnosis.hpp) about who keeps him was reached again and again for half that time. So neither a
+// step that computes, nor one that was suspended, nor one that is slow but moves, hangs.
 #pragma once
 
 #include <chrono>

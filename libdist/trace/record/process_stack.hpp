@@ -15,7 +15,7 @@ inline constexpr std::size_t longest_stack = 3500;
 
 /// Lines for people, at most longest_stack bytes, with anything printable in them. In this order:
 /// - what the process's own thread writes when it is asked in the recorder's header (source "torch"; see
-///   libdist/trace/torch/amldist_trace), waiting at most `patience`;
+///   libdist/api/python/amldist_trace), waiting at most `patience`;
 /// - for another Python process what py-spy says, if it lies in the PATH of that process and the kernel permits it;
 /// - the state of each thread and the kernel's function that it waits in.
 /// The first two only for recorders of the calling user. "" if the process is gone. It must be one of this machine:

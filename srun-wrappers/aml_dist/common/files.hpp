@@ -10,7 +10,7 @@ namespace amldist::tools {
 
 /// Whether a file of that name can probably be written; changes nothing.
 [[nodiscard]] Result<void> check_writable(const std::string& path);
-/// Writes or replaces a file (os/whole_file.hpp). Errors: unavailable, in a sentence with the path.
+/// Writes or replaces a file (base/os/whole_file.hpp). Errors: unavailable, in a sentence with the path.
 [[nodiscard]] Result<void> write_file(const std::string& path, std::string_view content);
 
 }  // namespace amldist::tools

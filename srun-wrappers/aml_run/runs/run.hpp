@@ -4,7 +4,7 @@
 //   aml-runs/train-1/run.json        what it consists of, and the numbers of its jobs
 //   aml-runs/train-1/jobs/prep.sh    the batch script of each job
 //   aml-runs/train-1/logs/prep.out   what the job wrote
-//   aml-runs/train-1/state/prep      how it ended (step_messages/job_record.hpp)
+//   aml-runs/train-1/state/prep      how it ended (step/messages/job_record.hpp)
 //   aml-runs/train-1/stopped         why nothing more is started
 #pragma once
 

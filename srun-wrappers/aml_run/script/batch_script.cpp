@@ -159,7 +159,7 @@ std::vector<std::string> step_options(const Plan& plan) {
   return words;
 }
 
-/// The record of the job's end, for aml-run --wait (step_messages/job_record.hpp). Where it cannot be written the job
+/// The record of the job's end, for aml-run --wait (step/messages/job_record.hpp). Where it cannot be written the job
 /// runs without.
 std::string begin_record(std::string_view record) {
   if (record.empty()) return {};

@@ -3,7 +3,7 @@
 //   sweep.json             parameters, objective, policy
 //   trials/7/output.txt    what trial 7 wrote
 //   trials/7/metrics.jsonl, trials/7/mlruns    what it reported
-//   trials/7/record        how it ended (step_messages/job_record.hpp)
+//   trials/7/record        how it ended (step/messages/job_record.hpp)
 //   trials/7/terminated    why it was ended early
 //   trials/7/NAME          its output NAME
 #pragma once

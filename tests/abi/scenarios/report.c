@@ -45,7 +45,7 @@ void scenario_report_refused(void) {
   CHECK(reports_of(&node) == 2 * COPIES, "srun is told %zu times", reports_of(&node));
   node_free(&node);
   /* Also where Slurm does not even give the step's numbers. */
-  fault_order((struct fault_order){FAULT_GET_ITEM, 2, HOOK_INIT_POST_OPT, ANY_TASK});
+  fault_order((struct fault_order){FAULT_GET_ITEM, 3, HOOK_INIT_POST_OPT, ANY_TASK});
   drive_node(&node, &usual_step, 1, &srun.environment, "pytorch");
   fault_cancel();
   CHECK(journal->faults == 1, "the fault was not met");
