@@ -21,7 +21,7 @@ void check_report(std::string_view datagram, step::FirstFailure& failure) {
   if (!report) return;
   require(step::FailureReport::parse(report->to_datagram(token), token) == report,
           "a report that is written is the same");
-  require(is_host(report->host) && report->rank < most_tasks, "a report names a host and a rank");
+  require(launch::is_host(report->host) && report->rank < most_tasks, "a report names a host and a rank");
   failure.take(*report);
 }
 
@@ -36,8 +36,8 @@ void check_end(std::string_view datagram, step::ServerRelease& release) {
 }
 
 void check_words(std::string_view datagram) {
-  if (const auto word = parse_message_type(datagram, token))
-    require(to_datagram(*word, token).size() <= longest_datagram, "");
+  if (const auto word = step::parse_message_type(datagram, token))
+    require(to_datagram(*word, token).size() <= step::longest_datagram, "");
   for (const step::Subject subject :
        {step::Subject::record, step::Subject::address, step::Subject::waits, step::Subject::state,
         step::Subject::wants_stacks, step::Subject::stack, step::Subject::shares, step::Subject::deputy}) {
@@ -47,7 +47,7 @@ void check_words(std::string_view datagram) {
 }
 
 void check_forgery(std::string_view datagram) {
-  require(!unseal(datagram, other_token) || !unseal(datagram, token), "one datagram bears one token");
+  require(!step::unseal(datagram, other_token) || !step::unseal(datagram, token), "one datagram bears one token");
   require(!step::FailureReport::parse(datagram, other_token) || !step::FailureReport::parse(datagram, token),
           "nor does a report");
 }
@@ -55,8 +55,8 @@ void check_forgery(std::string_view datagram) {
 /// What srun, or root's process in its place, does with it.
 void check_desk(std::string_view datagram, spank::MessageServer& server) {
   const auto answer = server.take(datagram, {});
-  require(!answer || unseal(datagram, token).has_value(), "nobody is answered without the token");
-  require(!answer || answer->size() <= longest_answer, "an answer fits a datagram");
+  require(!answer || step::unseal(datagram, token).has_value(), "nobody is answered without the token");
+  require(!answer || answer->size() <= step::longest_answer, "an answer fits a datagram");
 }
 
 }  // namespace
@@ -71,8 +71,8 @@ void try_input(std::string_view input) {
       {.token = token, .tasks = 64, .nodes = 16, .record = "1", .most_notices = 4096, .tell = nullptr});
   for (Input lines(input); !lines.ended();) {
     const std::string_view datagram = lines.line();
-    const auto fields = within(datagram.size() * 48 + 8192, [datagram] { return unseal(datagram, token); });
-    require(!fields || (!fields->empty() && datagram.size() <= longest_datagram), "what is unsealed has a field");
+    const auto fields = within(datagram.size() * 48 + 8192, [datagram] { return step::unseal(datagram, token); });
+    require(!fields || (!fields->empty() && datagram.size() <= step::longest_datagram), "what is unsealed has a field");
     check_report(datagram, failure);
     check_end(datagram, release);
     check_words(datagram);

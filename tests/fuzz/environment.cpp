@@ -90,7 +90,7 @@ void check_variables(const EnvironmentPatch& patch, const launch::StepPlan& plan
   require(is_number("RANK", rank) && is_number("WORLD_SIZE", plan.placement.map.size()),
           "identity is never the user's");
   require(is_number("LOCAL_RANK", plan.placement.map.local_rank_of(rank)), "nor is the local rank");
-  require(is_host(patch.value_of("MASTER_ADDR").value_or("")), "MASTER_ADDR is a host");
+  require(launch::is_host(patch.value_of("MASTER_ADDR").value_or("")), "MASTER_ADDR is a host");
   require(text::to_number(patch.value_of("MASTER_PORT").value_or(""), 65535).value_or(0) > 0, "MASTER_PORT is a port");
   for (const auto& change : patch.changes()) {
     require(!change.value || change.value->size() + change.name.size() + 2 <= longest_environment_string,
@@ -106,7 +106,7 @@ void check_identity(const EnvironmentPatch& patch, Table table, std::uint32_t ra
     if (change.value) table[change.name] = *change.value;
     else table.erase(change.name);
   }
-  const auto own = read_own_identity(reader_of(table));
+  const auto own = launch::read_own_identity(reader_of(table));
   require(own && own->identity.rank == rank, "a task reads its own identity back");
 }
 
@@ -133,7 +133,7 @@ void try_step(const Step& step, const Table& table, const std::optional<std::str
   launch::Spec spec;
   spec.kind = step.kind;
   const launch::RendezvousFacts facts{"10.0.0.1", PortRanges::parse("20000-29999").value(),
-                                      read_job_name(reader_of(table), 7), 3};
+                                      launch::read_job_name(reader_of(table), 7), 3};
   std::vector<std::string> notes;
   auto rendezvous = settle(spec, facts, reader_of(table), notes);
   if (!rendezvous) return require_sentence(rendezvous.error().message);
@@ -152,7 +152,7 @@ void try_input(std::string_view input) {
   const Step step = read_step(lines.line());
   const std::string_view map = lines.line();
   const Table table = read_table(lines);
-  if (const auto own = read_own_identity(reader_of(table)); !own) require_sentence(own.error().message);
+  if (const auto own = launch::read_own_identity(reader_of(table)); !own) require_sentence(own.error().message);
   if (const auto stamp = launch::Stamp::read(reader_of(table))) {
     const std::string text = stamp->to_string();
     const auto again = launch::Stamp::read([&text](std::string_view) { return std::optional(text); });

@@ -19,7 +19,7 @@
 namespace amldist::fuzz {
 namespace {
 
-using namespace collective;
+using namespace trace;
 
 /// A folder of this process's with a recorder in it: /DIR/42.0/2.trace.
 class Recorded {
@@ -78,8 +78,8 @@ void try_input(std::string_view input) {
   }
   recorded.write(content);
   constexpr std::size_t most_bytes = std::size_t{64} << 20;
-  const auto said = within(most_bytes, [] { return last_call_of(recorded.roots(), ::geteuid(), "42.0", 2); });
-  require(!said || is_last_call(*said), "what srun is told is of our own words");
+  const auto said = within(most_bytes, [] { return trace::last_call_of(recorded.roots(), ::geteuid(), "42.0", 2); });
+  require(!said || trace::is_last_call(*said), "what srun is told is of our own words");
 }
 
 }  // namespace amldist::fuzz

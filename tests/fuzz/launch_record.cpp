@@ -33,11 +33,12 @@ void try_input(std::string_view input) {
   const auto record = within(input.size() * 256 + (64UL << 10), [input] { return step::LaunchRecord::parse(input); });
   if (!record) return require_sentence(record.error().message);
   require(input.size() <= longest_environment_string, "a longer record is refused");
-  require(is_host(record->address) || interface_to_ask(record->address), "the address is a host or an interface");
+  require(launch::is_host(record->address) || launch::interface_to_ask(record->address),
+          "the address is a host or an interface");
   require(!record->ports.empty(), "a record has ports");
   for (const launch::Component& each : record->components) require(each.tasks <= most_tasks, "tasks are bounded");
   const Hostlist nodes = Hostlist::parse("n[1-3]").value();
-  if (record->peers.fits(nodes)) require(is_host(record->peers.host_of(nodes, 2)), "a node is named by a host");
+  if (record->peers.fits(nodes)) require(launch::is_host(record->peers.host_of(nodes, 2)), "a node is named by a host");
   const auto again = step::LaunchRecord::parse(record->to_string());
   require(again && *again == *record, "a record that is written out is the same");
   if (record->is_heterogeneous()) follow_components(*record);

@@ -30,7 +30,7 @@ void check_notice(std::string_view datagram, step::TextExchange& board) {
   require(notice->pieces >= 1 && notice->pieces <= step::Notice::most_pieces && notice->key.piece < notice->pieces,
           "a piece is one of a few");
   const std::string written = notice->to_datagram(token);
-  require(written.size() <= longest_datagram, "a piece fits a datagram");
+  require(written.size() <= step::longest_datagram, "a piece fits a datagram");
   const auto again = step::Notice::parse(written, token);
   require(again && again->key == notice->key && again->pieces == notice->pieces && again->text == notice->text,
           "a piece that is written is the same");
@@ -44,7 +44,7 @@ void check_pieces(std::string_view text) {
   constexpr std::size_t most = step::Notice::longest_text * step::Notice::most_pieces;
   std::string clean(text.substr(0, most));
   for (char& each : clean) each = each >= ' ' && each < 0x7f && each != ';' ? each : '.';
-  const auto pieces = notices_of(3, 7, clean);
+  const auto pieces = step::notices_of(3, 7, clean);
   std::string whole;
   for (const step::Notice& piece : pieces) {
     const auto read = step::Notice::parse(piece.to_datagram(token), token);
@@ -60,12 +60,13 @@ void check_pieces(std::string_view text) {
 void check_round(std::string_view answers) {
   Input lines(answers);
   const step::AskSrun srun = [&lines](const std::string& datagram) {
-    require(datagram.size() <= longest_datagram, "a question fits a datagram");
+    require(datagram.size() <= step::longest_datagram, "a question fits a datagram");
     return std::string(lines.line());
   };
   const std::vector<std::uint32_t> peers = {0, 2, 5};
   const auto outcome = within(answers.size() * 64 + (std::size_t{1} << 20), [&] {
-    return exchange_texts(srun, token, 1, 7, "own text", peers, Clock::time_point::min(), std::chrono::milliseconds(2));
+    return step::exchange_texts(srun, token, 1, 7, "own text", peers, Clock::time_point::min(),
+                                std::chrono::milliseconds(2));
   });
   require(outcome.texts.size() <= peers.size(), "only peers are heard");
   for (const auto& [node, text] : outcome.texts) {

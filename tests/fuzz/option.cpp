@@ -73,18 +73,18 @@ const std::string_view separator = ",";
 
 void try_input(std::string_view input) {
   constexpr std::size_t most_bytes = 512UL << 10;
-  const auto spec = within(most_bytes, [input] { return parse_spec(input); });
+  const auto spec = within(most_bytes, [input] { return launch::parse_spec(input); });
   if (!spec) {
     require_sentence(spec.error().message);
     return;
   }
-  require(input.size() <= longest_option, "a longer option is refused");
-  require(!is_help(input), "help is no kind");
+  require(input.size() <= launch::longest_option, "a longer option is refused");
+  require(!launch::is_help(input), "help is no kind");
   require(spec->kind != launch::Kind::none || *spec == launch::Spec{}, "none has no keys");
-  require(spec->master_addr.form != launch::MasterAddress::Form::host || is_host(spec->master_addr.host),
+  require(spec->master_addr.form != launch::MasterAddress::Form::host || launch::is_host(spec->master_addr.host),
           "a host is one");
   require(!spec->master_port || *spec->master_port > 0, "port 0 is none");
-  const auto again = parse_spec(written(*spec));
+  const auto again = launch::parse_spec(written(*spec));
   require(again && *again == *spec, "an option that is written out means the same");
 }
 

@@ -9,7 +9,7 @@ namespace amldist::fuzz {
 const std::string_view separator = "\n";
 
 void try_input(std::string_view input) {
-  const std::string_view content = input.substr(0, longest_config);
+  const std::string_view content = input.substr(0, launch::longest_config);
   const auto stack = within(content.size() * 128 + 4096, [content] { return spank::parse_plugstack(content); });
   require(!stack.optional || content.find("spank_aml_dist.so") != content.npos, "nobody loads us without our name");
   require(stack.includes.size() <= content.size() / 7 + 1, "an include is a line");

@@ -57,9 +57,9 @@ void try_input(std::string_view input) {
   check_set(rest);
   require(bits_of(rest) == (bits_of(*one) & ~bits_of(*other)), "without() is the difference of two sets");
   if (rest.empty()) return;
-  const std::uint16_t port = step_port(rest, {"cluster", 12, 0}, 3);
+  const std::uint16_t port = launch::step_port(rest, {"cluster", 12, 0}, 3);
   require(rest.contains(port), "a step's port is one of the site's");
-  if (rest.size() > 1) require(step_port(rest, {"cluster", 12, 0}, 4) != port, "neighbouring steps differ");
+  if (rest.size() > 1) require(launch::step_port(rest, {"cluster", 12, 0}, 4) != port, "neighbouring steps differ");
 }
 
 }  // namespace amldist::fuzz

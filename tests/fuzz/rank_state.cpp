@@ -44,15 +44,15 @@ const std::string_view separator = "\n";
 
 void try_input(std::string_view input) {
   constexpr std::size_t most_bytes = std::size_t{1} << 20;
-  const auto state = within(most_bytes, [input] { return parse_rank_state(input, tasks, now_ns); });
+  const auto state = within(most_bytes, [input] { return step::parse_rank_state(input, tasks, now_ns); });
   if (!state) return;
-  require(input.size() <= longest_rank_state, "a longer text is refused");
-  require(longest_wait_ms(*state, now_ns) >= 0, "a wait is not negative");
+  require(input.size() <= step::longest_rank_state, "a longer text is refused");
+  require(step::longest_wait_ms(*state, now_ns) >= 0, "a wait is not negative");
   check_members(*state);
   static_cast<void>(within(8 * most_bytes, [&] { return check_verdict(*state); }));
-  const std::string written = to_rank_state(*state, now_ns);
-  require(written.size() <= longest_rank_state, "a state fits in a datagram");
-  require(parse_rank_state(written, tasks, now_ns).has_value(), "a state that is written out can be read");
+  const std::string written = step::to_rank_state(*state, now_ns);
+  require(written.size() <= step::longest_rank_state, "a state fits in a datagram");
+  require(step::parse_rank_state(written, tasks, now_ns).has_value(), "a state that is written out can be read");
 }
 
 }  // namespace amldist::fuzz

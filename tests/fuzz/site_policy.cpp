@@ -8,8 +8,8 @@ namespace amldist::fuzz {
 const std::string_view separator = "\n";
 
 void try_input(std::string_view input) {
-  const std::string_view content = input.substr(0, longest_config);  // more is refused before it is parsed
-  const auto lines = within(content.size() * 64 + 4096, [content] { return config_lines(content); });
+  const std::string_view content = input.substr(0, launch::longest_config);  // more is refused before it is parsed
+  const auto lines = within(content.size() * 64 + 4096, [content] { return launch::config_lines(content); });
   for (const std::string_view line : lines) require(!line.empty() && line.find('\n') == line.npos, "a line is a line");
   launch::SitePolicy policy = launch::SitePolicy::defaults();
   // A line with a slip is compared with every name, and told.
@@ -19,8 +19,8 @@ void try_input(std::string_view input) {
   require(complaints.size() <= lines.size(), "one complaint for a line");
   for (const std::string& complaint : complaints) require_sentence(complaint);
   require(!policy.ports.empty(), "there are always ports");
-  require(policy.interface.empty() || is_interface_name(policy.interface), "an interface has a possible name");
-  require(policy.suffix.empty() || is_host("x" + policy.suffix), "a suffix ends a host's name");
+  require(policy.interface.empty() || launch::is_interface_name(policy.interface), "an interface has a possible name");
+  require(policy.suffix.empty() || launch::is_host("x" + policy.suffix), "a suffix ends a host's name");
   require(policy.config_file.empty() || policy.config_file.front() == '/', "config= is absolute");
   launch::SitePolicy again = policy;
   static_cast<void>(apply_arguments(again, lines));

@@ -21,7 +21,7 @@
 namespace amldist::fuzz {
 namespace {
 
-using namespace collective;
+using namespace trace;
 
 constexpr std::uint32_t ranks = 3;
 
@@ -103,7 +103,7 @@ void patch(std::string& content, Input& patches) {
 
 /// Everything that `aml-dist trace` says of a step.
 bool tell(const std::string& folder) {
-  const auto step = read_step_recordings(folder);
+  const auto step = trace::read_step_recordings(folder);
   if (!step) {
     require_sentence(step.error().message);
     return false;
@@ -113,7 +113,7 @@ bool tell(const std::string& folder) {
     require(recording.rank < recording.size, "a rank is below its size");
     for (const trace::CallRecord& call : recording.calls) require_sentence(describe_call(call));
     const auto last = describe_last_call(recording);
-    require(!last || is_last_call(*last), "the last call is of our own words");
+    require(!last || trace::is_last_call(*last), "the last call is of our own words");
   }
   for (const trace::Stall& stall : find_stalls(step->recordings)) {
     require(!stall.missing.empty(), "somebody keeps the others waiting");

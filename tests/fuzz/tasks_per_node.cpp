@@ -49,7 +49,7 @@ void try_input(std::string_view input) {
     nodes += run.nodes;
     tasks += std::uint64_t{run.nodes} * run.tasks;
   }
-  const auto distribution = parse_distribution(distribution_text, std::nullopt, tasks, nodes);
+  const auto distribution = launch::parse_distribution(distribution_text, std::nullopt, tasks, nodes);
   if (!distribution) return require_sentence(distribution.error().message);
   if (tasks > most_ranks_checked) return;
   const auto map = launch::TaskMap::from_tasks_per_node(*runs, *distribution);

@@ -21,15 +21,16 @@ const std::string_view separator = ",";
 
 void try_input(std::string_view input) {
   constexpr std::size_t most_bytes = std::size_t{1} << 20;
-  const auto ranks = within(most_bytes, [input] { return parse_wait_shares(input, tasks); });
+  const auto ranks = within(most_bytes, [input] { return step::parse_wait_shares(input, tasks); });
   if (!ranks) return;
-  require(input.size() <= longest_wait_shares, "a longer text is refused");
+  require(input.size() <= step::longest_wait_shares, "a longer text is refused");
   std::vector<std::string> texts;
   for (const auto& each : *ranks) {
     check(each);
-    add_wait_share(each.host, each, texts);
+    step::add_wait_share(each.host, each, texts);
   }
-  for (const std::string& each : texts) require(parse_wait_shares(each, tasks).has_value(), "what is written is read");
+  for (const std::string& each : texts)
+    require(step::parse_wait_shares(each, tasks).has_value(), "what is written is read");
   const auto found = within(8 * most_bytes, [&] { return trace::straggler_of(*ranks); });
   if (found) require_sentence(trace::sentence(*found));
 }

@@ -18,7 +18,7 @@
 namespace amldist::fuzz {
 namespace {
 
-using namespace wireup;
+using namespace world;
 
 constexpr std::uint32_t size = 4;
 constexpr std::size_t most_bytes = std::size_t{4} << 20;
@@ -38,7 +38,7 @@ struct Connection {
   }
   /// One frame of the tested side's; an empty one where none came.
   [[nodiscard]] world::Frame receive() const {
-    world::FrameReader reader(limits.join_request_bytes);
+    world::FrameReader reader(world::limits.join_request_bytes);
     return reader.read(stranger) == world::FrameReader::State::complete ? reader.take() : world::Frame();
   }
   FileDescriptor stranger;
@@ -53,8 +53,9 @@ void check_join_request(const world::JoinRequest& join_request) {
 
 /// Proves the secret and sends a join request: the pieces that the input gives.
 void join_with(world::Acceptor& acceptor, Connection& connection, const std::string& content, Clock::time_point now) {
-  std::string join_request = std::string(frame_head, '\0') + content;
-  for (std::size_t i = 0; i < frame_head; ++i) join_request[i] = static_cast<char>(content.size() >> (8 * i) & 0xff);
+  std::string join_request = std::string(world::frame_head, '\0') + content;
+  for (std::size_t i = 0; i < world::frame_head; ++i)
+    join_request[i] = static_cast<char>(content.size() >> (8 * i) & 0xff);
   world::JoinerHandshake handshake(world::GroupKey(secret, "42.0"), join_request);
   connection.send(handshake.hello());
   acceptor.add(std::move(connection.tested), now);
@@ -93,7 +94,7 @@ bool accept(Input input) {
     for (const world::JoinRequest& each : *admitted) check_join_request(each);
     require(acceptor.is_complete() == acceptor.missing().empty(), "either all are there or some are missing");
   }
-  now += limits.join_request_time;
+  now += world::limits.join_request_time;
   static_cast<void>(acceptor.serve(no_listener, now));
   require(acceptor.next_deadline() == Clock::time_point::max(), "no stranger stays longer than it may");
   return true;
@@ -124,12 +125,12 @@ bool meet_impostor(std::string_view bytes) {
 bool join_world(std::string_view bytes) {
   const FileDescriptor link = impostor(bytes);
   const auto deadline = Clock::now() + std::chrono::seconds(5);
-  auto answer = read_frame(link, limits.join_request_bytes, deadline);
+  auto answer = world::read_frame(link, world::limits.join_request_bytes, deadline);
   if (!answer) return true;
   if (answer->kind<world::HandshakeKind>() == world::HandshakeKind::refused)
     require_sentence(read_refusal(*answer).message);
   if (!is_acceptance(*answer)) return true;
-  auto frame = read_frame(link, limits.frame_bytes, deadline);
+  auto frame = world::read_frame(link, world::limits.frame_bytes, deadline);
   if (!frame) return true;
   if (frame->kind<world::HandshakeKind>() == world::HandshakeKind::refused)
     require_sentence(read_refusal(*frame).message);
@@ -152,7 +153,7 @@ bool join_check(std::string_view bytes) {
       return true;
     }
     for (const auto& [node, text] : *texts) {
-      require(node < size && text.size() <= limits.text_bytes + 64, "a text of a node, and not too long");
+      require(node < size && text.size() <= world::limits.text_bytes + 64, "a text of a node, and not too long");
     }
   }
   return true;

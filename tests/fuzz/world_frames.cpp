@@ -10,7 +10,7 @@
 namespace amldist::fuzz {
 namespace {
 
-using namespace collective;
+using namespace world;
 
 constexpr std::uint32_t size = 5;
 constexpr std::size_t most_bytes = std::size_t{16} << 20;
