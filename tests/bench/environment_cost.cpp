@@ -138,8 +138,8 @@ Result<launch::StepPlan> make_plan(const Step& step, const launch::Spec& spec) {
   auto placement = read_placement(step.reader, record->map, own_node);
   if (!placement) return placement.error();
   std::vector<std::string> notes;
-  const launch::RendezvousFacts facts{record->address, record->ports, read_job_name(step.reader, record->job_id),
-                                      record->step_id};
+  const launch::RendezvousFacts facts{record->address, record->ports,
+                                      launch::read_job_name(step.reader, record->job_id), record->step_id};
   auto rendezvous = settle(spec, facts, step.reader, notes);
   if (!rendezvous) return rendezvous.error();
   return launch::StepPlan{spec, std::move(*placement), std::move(*rendezvous), "12.0"};
@@ -147,7 +147,7 @@ Result<launch::StepPlan> make_plan(const Step& step, const launch::Spec& spec) {
 
 /// One kind and distribution in steps of all sizes, timed in turn.
 void measure_environments(const char* kind, bool cyclic, unsigned rounds) {
-  const launch::Spec spec = demand(parse_spec(kind));
+  const launch::Spec spec = demand(launch::parse_spec(kind));
   std::deque<Step> steps;  // readers refer to them
   std::deque<launch::StepPlan> plans;
   std::vector<Work> works;

@@ -17,16 +17,17 @@
 
 namespace {
 
-using namespace amldist::collective;
+namespace trace = amldist::trace;
+using namespace amldist;
 
-constexpr int calls = 200'000;
+constexpr int call_count = 200'000;
 constexpr double goal_ns = 60;
 
 template <typename Body>
 double ns_per_call(Body body) {
   const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < calls; ++i) body(i);
-  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / calls;
+  for (int i = 0; i < call_count; ++i) body(i);
+  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / call_count;
 }
 
 double median(std::vector<double> samples) {
