@@ -161,8 +161,8 @@ const slurm_job_info_t* record_of(const job_info_msg_t& jobs, std::uint32_t job_
   return found != records.end() ? &*found : nullptr;
 }
 
-/// The jobs of the heterogeneous job that this job is a component of, in the order of their components; empty where it
-/// is none. About other jobs nothing is asked: slurmctld itself names the first component, whose answer has them all.
+/// The jobs of the heterogeneous job that this job is a component of, in the order of their components; empty for any
+/// other job. Nothing is asked about other jobs: slurmctld names the first component, whose answer has them all.
 std::vector<std::uint32_t> jobs_beside(std::uint32_t job_id) {
   auto* const load = find_function<decltype(::slurm_load_job)>("slurm_load_job");
   Owned<job_info_msg_t> own("slurm_free_job_info_msg");

@@ -33,7 +33,7 @@ struct NodePlan {
   std::string nobody_stands_in = {};      ///< no srun waits and this node could not take its place: a line for the user
 };
 
-/// The step is none of ours: its tasks start as they would without the plugin.
+/// The step does not concern the plugin: its tasks start as they would without the plugin.
 struct NotConcerned {};
 /// srun has refused the step and told the user why: no task starts.
 struct RefusedBySrun {};

@@ -80,7 +80,7 @@ void try_input(std::string_view input) {
   }
   require(input.size() <= launch::longest_option, "a longer option is refused");
   require(!launch::is_help(input), "help is no kind");
-  require(spec->kind != launch::Kind::none || *spec == launch::Spec{}, "none has no keys");
+  require(spec->kind != launch::Kind::none || *spec == launch::Spec{}, "kind none has no keys");
   require(spec->master_addr.form != launch::MasterAddress::Form::host || launch::is_host(spec->master_addr.host),
           "a host is one");
   require(!spec->master_port || *spec->master_port > 0, "port 0 is none");

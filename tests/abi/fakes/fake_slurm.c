@@ -150,7 +150,7 @@ slurm_step_layout_t* slurm_job_step_layout_get(slurm_step_id_t* id) {
   } else if (!is_beside(fake_step, id->job_id) || id->step_id != fake_step->step_id || id->step_het_comp != NO_VAL) {
     CHECK(is_beside(fake_step, id->job_id), "violation: root asks for the layout of %u.%u, another job's", id->job_id,
           id->step_id);
-    /* A node may look for components inside the job; here there are none. */
+    /* A node may look for components inside the job; this job has no others. */
     CHECK(spank_context() == S_CTX_REMOTE, "violation: srun asks for the layout of %u.%u+%u", id->job_id, id->step_id,
           id->step_het_comp);
   } else if (!fault_is_met(FAULT_LAYOUT) && fake_step->layout_defect != NO_LAYOUT) {

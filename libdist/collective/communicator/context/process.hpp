@@ -23,7 +23,7 @@ namespace amldist::collective {
 struct Process {
   Settings settings;
   ForkGuard fork_guard;
-  std::shared_ptr<trace::ProcessRecorder> recorder;  ///< nullptr: there is none
+  std::shared_ptr<trace::ProcessRecorder> recorder;  ///< nullptr: nothing is recorded
   std::vector<std::uint32_t> step_ranks;             ///< of the world's ranks, in the step that the recorder is of
   CudaProbe cuda;
   TickClock ticks;

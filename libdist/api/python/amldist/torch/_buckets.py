@@ -106,7 +106,7 @@ def use_library_memory(model: "torch.nn.parallel.DistributedDataParallel") -> No
     them a step.
 
     Errors: ValueError if the model's group is not libdist's; RuntimeError if the model has a hook already. A step raises
-    MemoryError if that memory cannot be had.
+    MemoryError if that memory is not available.
     """
     group = model.process_group
     engine = getattr(group, "engine", None)

@@ -54,7 +54,7 @@ def is_threaded() -> bool:
 class Waiter:
     """A thread that waits for works in the order in which they were begun, for those who asked for futures.
 
-    It ends after a second without work, so that a program that uses none has no thread. Works that the program itself
+    It ends after a second without work, so that a program without such calls has no thread. Works that the program itself
     will wait for at the end of a backward pass are left to it for about a second.
 
     Before the interpreter ends, so does the thread, or it stays in a call of the library: one that frees a tensor then
