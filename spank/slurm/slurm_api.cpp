@@ -178,6 +178,7 @@ std::vector<std::uint32_t> jobs_beside(std::uint32_t job_id) {
     if (is_beside) job_of_component[job.het_job_offset] = job.job_id;
   }
   std::vector<std::uint32_t> jobs;
+  jobs.reserve(job_of_component.size());
   for (const auto& [component, job] : job_of_component) jobs.push_back(job);
   return jobs;
 }
