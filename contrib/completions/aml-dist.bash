@@ -40,7 +40,7 @@ _aml_dist() {
     COMPREPLY=()
     ((COMP_CWORD == 0)) || previous=${COMP_WORDS[COMP_CWORD - 1]}
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W 'bench check doctor exec explain trace --help --version' -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W 'bench check check-config doctor exec explain trace --help --version' -- "$current")
         return
     fi
 
@@ -80,6 +80,14 @@ _aml_dist() {
         --svg) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
         --export-fr) mapfile -t COMPREPLY < <(compgen -d -- "$current") ;;
         *) mapfile -t COMPREPLY < <(compgen -W '--last --svg --json --format --stacks --export-fr --help' -- "$current"; compgen -f -- "$current") ;;
+        esac
+        return
+    fi
+
+    if [[ ${COMP_WORDS[1]} == check-config ]]; then
+        case $previous in
+        --as) mapfile -t COMPREPLY < <(compgen -W 'plugstack site skus instance-types' -- "$current") ;;
+        *) mapfile -t COMPREPLY < <(compgen -W '--as --json --help' -- "$current"; compgen -f -- "$current") ;;
         esac
         return
     fi

@@ -35,6 +35,10 @@ complete -c aml-dist -f
 complete -c aml-dist -n __fish_use_subcommand -a explain -d 'Show the environment of each task'
 complete -c aml-dist -n __fish_use_subcommand -a doctor -d 'Say what frameworks make of it'
 complete -c aml-dist -n __fish_use_subcommand -a check -d 'Verify that nodes can do RDMA'
+complete -c aml-dist -n __fish_use_subcommand -a check-config -d 'Examine files of the administrator'
+complete -c aml-dist -n '__fish_seen_subcommand_from check-config' -F
+complete -c aml-dist -n '__fish_seen_subcommand_from check-config' -l as -x -a 'plugstack site skus instance-types' -d 'What FILE is'
+complete -c aml-dist -n '__fish_seen_subcommand_from check-config' -l json -d 'Print JSON'
 complete -c aml-dist -n __fish_use_subcommand -a exec -d 'Expand $RANK and its like in a command'
 complete -c aml-dist -n __fish_use_subcommand -l version -d 'Print the release'
 complete -c aml-dist -s h -l help -d Help

@@ -34,9 +34,8 @@ std::string answer(launch::RdmaPolicy policy, const std::string& sku, bool unkno
   request.policy = policy;
   request.policy_source = "the step";
   request.environment = environment;
-  std::vector<std::string> complaints;
   if (!sku.empty()) {
-    const auto table = load_sku_table("", complaints);
+    const auto table = load_sku_table("");
     auto found = table ? table->find(sku) : Result<Sku>(table.error());
     if (!found)
       return concat({"\t\t\t0\n", to_lines({{"ib.policy", Verdict::fail, found.error().message,

@@ -15,10 +15,10 @@
 #include "launch/frameworks/verbose.hpp"
 #include "launch/placement/components.hpp"
 #include "launch/rendezvous/master_address.hpp"
+#include "launch/site/plugstack.hpp"
 #include "launch/site/rdma_policy.hpp"
 #include "launch/site/trace_policy.hpp"
 #include "spank/slurm/output.hpp"
-#include "spank/slurm/plugstack.hpp"
 #include "spank/slurm/slurm_api.hpp"
 #include "spank/slurm/step_reader.hpp"
 #include "spank/srun/command_line.hpp"
@@ -188,7 +188,7 @@ Result<void> check_option(const SubmitterSession& session) {
     return {};
   }
   if (auto usable = session.request.settings_are_usable(); !usable) return usable;
-  if (is_loaded_as_optional()) {
+  if (launch::is_loaded_as_optional()) {
     tell_user(
         "plugstack.conf loads this plugin as optional, so Slurm would run the step even if it has to be refused: "
         "ask the administrator for 'required'");

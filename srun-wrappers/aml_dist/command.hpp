@@ -20,6 +20,7 @@ struct Command {
 
 [[nodiscard]] Command add_bench(CLI::App& app);
 [[nodiscard]] Command add_check(CLI::App& app);
+[[nodiscard]] Command add_check_config(CLI::App& app);
 [[nodiscard]] Command add_doctor(CLI::App& app);
 [[nodiscard]] Command add_explain(CLI::App& app);
 [[nodiscard]] Command add_trace(CLI::App& app);

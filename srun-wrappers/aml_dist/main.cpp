@@ -1,12 +1,15 @@
 // aml-dist: the tools around the plugin, one subcommand each.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "aml_dist/command.hpp"
 #include "aml_dist/exec.hpp"
+#include "base/text/text.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/standard_streams.hpp"
 
@@ -16,10 +19,23 @@ using amldist::tools::Command;
 
 std::vector<Command> add_commands(CLI::App& app) {
   using namespace amldist::tools;
-  std::vector<Command> commands = {add_explain(app), add_doctor(app), add_check(app), add_bench(app), add_trace(app)};
+  std::vector<Command> commands = {add_explain(app),      add_doctor(app), add_check(app),
+                                   add_check_config(app), add_bench(app),  add_trace(app)};
   // Only for the list in --help: what follows `exec` is somebody's command and must not be parsed.
   app.add_subcommand("exec", "Expand $RANK and its like in a command's arguments, then start it");
   return commands;
+}
+
+/// The sentence for a first word that is no subcommand; empty if it is one, or an option.
+std::string unknown_command(const CLI::App& app, std::string_view word) {
+  std::vector<std::string> names;
+  for (const CLI::App* each : app.get_subcommands({})) names.push_back(each->get_name());
+  if (word.empty() || word.starts_with('-') || std::ranges::find(names, word) != names.end()) return {};
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  const auto near = amldist::text::nearest(word, known);
+  return amldist::text::concat({"unknown command ", amldist::text::quote(word),
+                                near ? amldist::text::concat({": did you mean '", *near, "'?"})
+                                     : amldist::text::concat({": there are ", amldist::text::join(known)})});
 }
 
 int run(int argc, char** argv) {
@@ -27,6 +43,10 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", std::string("aml-dist ") + AMLDIST_VERSION);
   app.require_subcommand(1);
   const std::vector<Command> commands = add_commands(app);
+  if (const std::string unknown = unknown_command(app, argc > 1 ? argv[1] : ""); !unknown.empty()) {
+    std::fprintf(stderr, "aml-dist: %s\n", unknown.c_str());
+    return amldist::commands::exit_usage;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {

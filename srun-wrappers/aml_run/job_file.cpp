@@ -33,8 +33,7 @@ std::string working_folder() {
 
 /// The GPUs of one of Azure's sizes, by the table that the fabric checks use. nullopt: it has no GPU, or is not known.
 std::optional<std::uint32_t> gpus_of(std::string_view size) {
-  std::vector<std::string> complaints;
-  const auto table = fabric::load_sku_table("", complaints);
+  const auto table = fabric::load_sku_table("");
   if (!table) return std::nullopt;
   const auto sku = table->find(size);
   return sku && !sku->is_guessed && sku->gpus.value_or(0) > 0 ? sku->gpus : std::nullopt;

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 
 import pytest
+from tree import plugstack_arguments
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MAN = ROOT / "docs/man"
@@ -70,12 +71,7 @@ def test_a_function_is_named_and_shown_as_the_header_has_it(function):
     assert f".Fn {function}" in described or f"Fn {base}" in described, page
 
 
-def arguments() -> list[str]:
-    text = (ROOT / "libdist/launch/site/site_policy.cpp").read_text()
-    return re.findall(r'"([a-z_.]+)"', re.search(r"\n( +\"port_range\", .*?)\};", text, re.DOTALL)[1])
-
-
-@pytest.mark.parametrize("argument", arguments())
+@pytest.mark.parametrize("argument", plugstack_arguments())
 def test_an_argument_of_plugstack_is_described(argument):
     page = (MAN / "spank_aml_dist.8").read_text().replace(r"\&", "")
     assert re.search(rf"^\.(It )?Cm {re.escape(argument)}( |$)", page, re.MULTILINE)

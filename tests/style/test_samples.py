@@ -4,23 +4,19 @@ import pathlib
 import re
 
 import pytest
+from tree import plugstack_arguments
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SAMPLE = (ROOT / "contrib/plugstack/aml-dist.conf").read_text()
 OPTIONS = (ROOT / "contrib/plugstack/options.conf").read_text()
 
 
-def arguments() -> list[str]:
-    text = (ROOT / "libdist/launch/site/site_policy.cpp").read_text()
-    return re.findall(r'"([a-z_.]+)"', re.search(r"argument_names = \{(.*?)\};", text, re.DOTALL)[1])
-
-
-@pytest.mark.parametrize("argument", arguments())
+@pytest.mark.parametrize("argument", plugstack_arguments())
 def test_an_argument_is_in_the_sample_with_its_meaning(argument):
     assert re.search(rf"^# {re.escape(argument)}\S* +[A-Z]", SAMPLE, re.MULTILINE)
 
 
-@pytest.mark.parametrize("argument", [name for name in arguments() if name not in ("config", "config_optional")])
+@pytest.mark.parametrize("argument", [name for name in plugstack_arguments() if name not in ("config", "config_optional")])
 def test_an_argument_is_in_the_sample_of_the_shared_file(argument):
     assert re.search(rf"^# {re.escape(argument)}\S*$", OPTIONS, re.MULTILINE)
 

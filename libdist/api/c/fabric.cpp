@@ -23,8 +23,7 @@ Result<fabric::CheckRequest> make_request(const char* policy, const char* sku) {
   request.policy_source = "the caller";
   request.environment = amldist::process_environment();
   if (sku == nullptr) return request;
-  std::vector<std::string> complaints;
-  const auto table = fabric::load_sku_table("", complaints);
+  const auto table = fabric::load_sku_table("");
   if (!table) return table.error();
   auto found = table->find(sku);
   if (!found) return found.error();

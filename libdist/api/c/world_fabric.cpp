@@ -56,8 +56,7 @@ Result<fabric::CheckRequest> make_request(launch::RdmaPolicy policy, const std::
   request.policy_source = launch::variable::rdma;
   request.environment = environment;
   if (sku.empty()) return request;
-  std::vector<std::string> complaints;
-  const auto table = fabric::load_sku_table("", complaints);
+  const auto table = fabric::load_sku_table("");
   if (!table) return table.error();
   auto found = table->find(sku);
   if (!found) return found.error();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/os/whole_file.hpp"
 #include "base/text/text.hpp"
 #include "fabric/sku/built_in_skus.hpp"
 #include "launch/site/site_policy.hpp"
@@ -13,7 +14,6 @@ namespace {
 using text::concat;
 using text::quote;
 
-constexpr const char* site_table = "/etc/aml-dist/skus.conf";
 constexpr std::size_t longest_name = 64;
 
 bool is_small(char c) noexcept { return c >= 'a' && c <= 'z'; }
@@ -169,8 +169,8 @@ SkuTable SkuTable::built_in() {
   return table;
 }
 
-std::vector<std::string> SkuTable::add(std::string_view content, const std::string& source) {
-  std::vector<std::string> complaints;
+std::vector<SkuFault> SkuTable::add(std::string_view content, const std::string& source) {
+  std::vector<SkuFault> faults;
   std::size_t number = 0;
   for (std::string_view line : text::split(content, '\n')) {
     ++number;
@@ -178,16 +178,15 @@ std::vector<std::string> SkuTable::add(std::string_view content, const std::stri
     if (line.ends_with('\r')) line.remove_suffix(1);
     const auto words = words_of(line);
     if (words.empty()) continue;
-    const std::string place = concat({source, ":", std::to_string(number)});
     Sku sku;
-    sku.source = place;
-    if (const auto wrong = apply_words(sku, words)) {
-      complaints.push_back(concat({place, " was skipped: ", *wrong}));
+    sku.source = concat({source, ":", std::to_string(number)});
+    if (auto wrong = apply_words(sku, words)) {
+      faults.push_back({number, std::move(*wrong)});
     } else {
       lines_.push_back({canonical(words.front()), std::string(words.front()), std::move(sku)});
     }
   }
-  return complaints;
+  return faults;
 }
 
 Result<Sku> SkuTable::find_by_metadata(const std::string& file) const {
@@ -230,7 +229,7 @@ Result<Sku> SkuTable::find(std::string_view name) const {
   const std::string near = name.size() <= longest_name ? nearest(canonical(name)) : "";
   return Error{Errc::invalid_argument,
                concat({"SKU ", quote(name), " is unknown: use a name such as ",
-                       near.empty() ? "Standard_ND96isr_H100_v5" : near, ", or add it to ", site_table})};
+                       near.empty() ? "Standard_ND96isr_H100_v5" : near, ", or add it to ", site_sku_table})};
 }
 
 std::vector<Sku> SkuTable::all() const {
@@ -253,16 +252,19 @@ std::string SkuTable::nearest(const std::string& wanted) const {
   return line == lines_.end() ? std::string() : line->written;
 }
 
-Result<SkuTable> load_sku_table(const std::string& explicit_file, std::vector<std::string>& complaints) {
+Result<SkuTable> load_sku_table(const std::string& explicit_file) {
   SkuTable table;
-  const std::string path = explicit_file.empty() ? site_table : explicit_file;
-  const auto content = launch::read_config_file(path);
+  const std::string path = explicit_file.empty() ? site_sku_table : explicit_file;
+  const auto content = read_whole_file(path, launch::longest_config);
   if (content) {
-    complaints = table.add(*content, path);
-  } else if (!explicit_file.empty()) {
-    return Error{content.error().code, concat({"SKU table ", quote(path), " cannot be read"})};
-  } else if (content.error().code != Errc::not_found) {
-    complaints.push_back(concat({"SKU table ", path, " cannot be read and was ignored"}));
+    const auto faults = table.add(*content, path);
+    if (!faults.empty()) {
+      return Error{Errc::invalid_argument, concat({"SKU table ", quote(path), ", line ",
+                                                   std::to_string(faults.front().line), ": ", faults.front().wrong})};
+    }
+  } else if (!explicit_file.empty() || content.error().code != Errc::not_found) {
+    return Error{content.error().code,
+                 concat({"SKU table ", quote(path), " cannot be read: ", content.error().message})};
   }
   static_cast<void>(table.add(built_in_skus, "built-in table"));
   return table;

@@ -42,13 +42,19 @@ struct Sku {
   }
 };
 
+/// A wrong line of a table.
+struct SkuFault {
+  std::size_t line = 0;  ///< from 1
+  std::string wrong;
+};
+
 /// The lines of one or more tables, highest precedence first.
 class SkuTable {
  public:
   /// The built-in table, which is also installed as share/aml-dist/skus.conf.
   [[nodiscard]] static SkuTable built_in();
-  /// Adds the lines of a file with lower precedence than those present. Returns one sentence for each skipped line.
-  [[nodiscard]] std::vector<std::string> add(std::string_view content, const std::string& source);
+  /// Adds the right lines of a file, with lower precedence than those present. Returns the others.
+  [[nodiscard]] std::vector<SkuFault> add(std::string_view content, const std::string& source);
 
   /// The expectation for a name. Errors: invalid_argument if the name is neither in the table nor of Azure's form
   /// (letters, a number, small letters, ...). "@/FILE": for the size in a copy of Azure's instance metadata.
@@ -75,7 +81,10 @@ class SkuTable {
 [[nodiscard]] std::optional<std::string> size_of_metadata(std::string_view metadata);
 
 /// The table in use: the file that `explicit_file` names (it must be readable), else /etc/aml-dist/skus.conf if it
-/// exists; the built-in table has lower precedence than either.
-[[nodiscard]] Result<SkuTable> load_sku_table(const std::string& explicit_file, std::vector<std::string>& complaints);
+/// exists; the built-in table has lower precedence than either. Errors: a file that cannot be read, or has a wrong
+/// line: a table that is half applied would check less than the site asks for.
+[[nodiscard]] Result<SkuTable> load_sku_table(const std::string& explicit_file);
+
+inline constexpr const char* site_sku_table = "/etc/aml-dist/skus.conf";
 
 }  // namespace amldist::fabric

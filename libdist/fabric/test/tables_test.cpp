@@ -66,7 +66,7 @@ TEST(SkuTable, BadLinesAreNamedAndSkipped) {
       "bad3 fabric=none rate=many\nbad4 fabric=none colour=red\r\n# comment\n\n  spaced   fabric=roce   # roce\n",
       "file");
   EXPECT_EQ(complaints.size(), 5U);
-  for (const std::string& each : complaints) expect_sentence(each);
+  for (const SkuFault& each : complaints) expect_sentence(each.wrong);
   EXPECT_EQ(table.size(), 2U);
   EXPECT_EQ(table.find("spaced")->fabric, Sku::Fabric::roce);
 }

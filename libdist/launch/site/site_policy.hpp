@@ -69,6 +69,16 @@ inline constexpr std::size_t longest_config = std::size_t{64} * 1024;
 /// Applies arguments in order and returns one sentence for each that was skipped; load_policy() tells a wrong config=.
 [[nodiscard]] std::vector<std::string> apply_arguments(SitePolicy& policy, std::span<const std::string_view> arguments);
 
+/// A wrong line of the site's file.
+struct ConfigFault {
+  std::size_t line = 0;  ///< from 1
+  std::string text;      ///< the line without blanks around it and its comment
+  std::string wrong;     ///< "needs require, prefer or off"
+};
+
+/// Applies the right lines of the site's file. Returns the others, in their order.
+[[nodiscard]] std::vector<ConfigFault> apply_lines(SitePolicy& policy, std::string_view content);
+
 /// The arguments in a configuration file: one per line, '#' begins a comment.
 [[nodiscard]] std::vector<std::string_view> config_lines(std::string_view content);
 

@@ -189,9 +189,9 @@ TEST_F(ConfigFile, RefusesStepsWhenItBelongsToAnother) {
 TEST_F(ConfigFile, RefusesStepsForOneWrongLineAndNamesIt) {
   const std::pair<const char*, const char*> cases[] = {
       {"# ours\n\nsecret=require\nrmda=require\n", "line 4, 'rmda=require', is unknown (did you mean 'rdma'?)"},
-      {"secret=on", "line 1, 'secret=on', has no valid value"},
-      {"secret", "line 1, 'secret', has no valid value"},
-      {"rdma=off\n  port_range = 5-1 # ours\nnonsense", "line 2, 'port_range = 5-1', has no valid value"},
+      {"secret=on", "line 1, 'secret=on', needs require or prefer"},
+      {"secret", "line 1, 'secret', needs require or prefer"},
+      {"rdma=off\n  port_range = 5-1 # ours\nnonsense", "line 2, 'port_range = 5-1', needs ports such as 20000-29999"},
       {"\nconfig_optional=/etc/passwd", "line 2, 'config_optional=/etc/passwd', belongs in plugstack.conf"},
       {"\x1b[31m\xff\n", "line 1, '\\x1b[31m\\xff', is unknown"},
   };

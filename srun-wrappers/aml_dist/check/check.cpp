@@ -62,16 +62,8 @@ void choose_policy(const CheckOptions& options, CheckRequest& request) {
   }
 }
 
-/// The table of SKUs; what is wrong with its lines goes to standard error.
-Result<fabric::SkuTable> load_table(const CheckOptions& options) {
-  std::vector<std::string> complaints;
-  auto table = fabric::load_sku_table(options.sku_table, complaints);
-  for (const std::string& complaint : complaints) std::fprintf(stderr, "aml-dist: %s\n", complaint.c_str());
-  return table;
-}
-
 int list_skus(const CheckOptions& options) {
-  const auto table = load_table(options);
+  const auto table = fabric::load_sku_table(options.sku_table);
   if (!table) return fail(table.error());
   std::fputs((is_json(options) ? skus_as_json(*table) : skus_as_table(*table)).c_str(), stdout);
   return commands::exit_done;
@@ -82,7 +74,7 @@ Result<CheckRequest> make_request(const CheckOptions& options) {
   request.environment = own_variable;
   request.unknown_fails = options.unknown == "fail";
   if (!options.sku.empty()) {
-    const auto table = load_table(options);
+    const auto table = fabric::load_sku_table(options.sku_table);
     if (!table) return table.error();
     auto sku = table->find(options.sku);
     if (!sku) return sku.error();
