@@ -22,16 +22,18 @@ constexpr std::uint64_t most_ranks = 1U << 20U;
 
 /// A list or a file on its way; names are found in constant time, as a file may have 100,000 lines.
 struct HostsRead {
+  Repeats repeats = Repeats::one_host;
   std::vector<Host> hosts;
   std::unordered_map<std::string, std::size_t> places;
 
   void add(std::string_view name, std::optional<std::uint32_t> slots, std::string_view where = {}) {
     const auto [place, is_new] = places.emplace(name, hosts.size());
-    if (is_new) {
+    const bool is_turn = starts_turn(repeats, hosts, name);
+    if (is_new || is_turn) {
       hosts.push_back({std::string(name), slots, 1, std::string(where)});
       return;
     }
-    Host& same = hosts[place->second];
+    Host& same = repeats == Repeats::one_host ? hosts[place->second] : hosts.back();
     same.slots = same.slots.value_or(same.lines) + slots.value_or(1);
     ++same.lines;
   }
@@ -44,13 +46,27 @@ Result<std::uint32_t> slots_of(std::string_view where, std::string_view digits) 
                concat({where, quote(digits), " is not a number of slots: use 1 to ", std::to_string(most_slots)})};
 }
 
-/// One line of a hostfile without its comment.
-Result<void> read_line(std::string_view where, std::string_view line, Again again, HostsRead& reading) {
-  std::vector<std::string_view> words;
-  for (const std::string_view word : text::split(line, ' ')) {
-    if (!text::trim(word).empty()) words.push_back(text::trim(word));
+using Words = std::vector<std::string_view>;
+
+/// One line of Hydra's machine file.
+Result<void> read_machine_line(std::string_view where, const Words& words, HostsRead& reading) {
+  const std::string_view name = words.front().substr(0, words.front().find(':'));
+  if (!launch::is_host(name))
+    return Error{Errc::invalid_argument, concat({where, quote(words.front()), " is not a host name"})};
+  if (words.size() > 1)
+    return Error{Errc::invalid_argument, concat({where, quote(words[1]), " is not known: write NAME or NAME:N"})};
+  std::uint32_t slots = 1;
+  if (name.size() < words.front().size()) {
+    const auto number = slots_of(where, words.front().substr(name.size() + 1));
+    if (!number) return number.error();
+    slots = *number;
   }
-  if (words.empty()) return {};
+  reading.add(name, slots, where);
+  return {};
+}
+
+/// One line of a hostfile of Open MPI's form.
+Result<void> read_line(std::string_view where, const Words& words, Again again, HostsRead& reading) {
   if (!launch::is_host(words.front())) {
     return Error{Errc::invalid_argument, concat({where, quote(words.front()), " is not a host name"})};
   }
@@ -81,8 +97,14 @@ std::string join_names(const std::vector<std::string>& names) {
 
 }  // namespace
 
-Result<std::vector<Host>> parse_host_list(std::string_view list, std::optional<std::uint32_t> otherwise) {
-  HostsRead reading;
+bool starts_turn(Repeats repeats, const std::vector<Host>& before, std::string_view name) {
+  const bool apart = before.empty() || before.back().name != name;
+  return repeats == Repeats::turns || (repeats == Repeats::neighbours && apart);
+}
+
+Result<std::vector<Host>> parse_host_list(std::string_view list, std::optional<std::uint32_t> otherwise,
+                                          Repeats repeats) {
+  HostsRead reading{repeats, {}, {}};
   for (const std::string_view entry : text::split(list, ',')) {
     const auto colon = entry.find(':');
     const std::string_view name = entry.substr(0, colon);
@@ -100,14 +122,18 @@ Result<std::vector<Host>> parse_host_list(std::string_view list, std::optional<s
     }
     reading.add(name, slots);
   }
-  if (auto status = name_nodes(reading.hosts); !status) return status.error();
+  if (auto status = name_nodes(reading.hosts, repeats); !status) return status.error();
   return std::move(reading.hosts);
 }
 
-Result<std::vector<Host>> read_hostfile(const std::string& file, Again again) {
+namespace {
+
+/// Hands each line that has words to `read`, without its comment.
+template <typename Read>
+Result<std::vector<Host>> read_lines(const std::string& file, Repeats repeats, Read read) {
   const auto content = commands::read_file(file, longest_hostfile);
   if (!content) return content.error();
-  HostsRead reading;
+  HostsRead reading{repeats, {}, {}};
   std::size_t number = 0;
   std::string_view text = *content;
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark
@@ -116,12 +142,30 @@ Result<std::vector<Host>> read_hostfile(const std::string& file, Again again) {
     std::string clean(line);
     std::ranges::replace_if(
         clean, [](char c) { return c == '\t' || c == '\r'; }, ' ');
-    if (auto status = read_line(concat({file, ":", std::to_string(++number), ": "}), clean, again, reading); !status)
+    ++number;
+    Words words;
+    for (const std::string_view word : text::split(clean, ' ')) {
+      if (!word.empty()) words.push_back(word);
+    }
+    if (words.empty()) continue;
+    if (auto status = read(concat({file, ":", std::to_string(number), ": "}), words, reading); !status)
       return status.error();
   }
   if (reading.hosts.empty()) return Error{Errc::invalid_argument, concat({file, " names no host"})};
-  if (auto status = name_nodes(reading.hosts); !status) return status.error();
+  if (auto status = name_nodes(reading.hosts, repeats); !status) return status.error();
   return std::move(reading.hosts);
+}
+
+}  // namespace
+
+Result<std::vector<Host>> read_hostfile(const std::string& file, Again again) {
+  return read_lines(file, Repeats::one_host, [again](std::string_view where, const Words& words, HostsRead& reading) {
+    return read_line(where, words, again, reading);
+  });
+}
+
+Result<std::vector<Host>> read_machine_file(const std::string& file) {
+  return read_lines(file, Repeats::neighbours, read_machine_line);
 }
 
 void oversubscribe(std::vector<Host>& hosts, std::optional<std::uint32_t> processes) {

@@ -19,9 +19,20 @@ struct Host {
   std::string where = {};              ///< "FILE:LINE: ", for messages
 };
 
+/// What becomes of a host that is named again.
+enum class Repeats {
+  one_host,    ///< it has more slots
+  neighbours,  ///< it has more slots if it stands directly behind; else it gets another turn (Hydra)
+  turns,       ///< it gets another turn (-hosts of Intel MPI)
+};
+
+/// Whether a name is another turn, and not more slots of one that stands before.
+[[nodiscard]] bool starts_turn(Repeats repeats, const std::vector<Host>& before, std::string_view name);
+
 /// "a:4,b:2,c", with the names of Slurm's nodes. A host without a number has `otherwise` slots; one that is named again
 /// has more.
-[[nodiscard]] Result<std::vector<Host>> parse_host_list(std::string_view list, std::optional<std::uint32_t> otherwise);
+[[nodiscard]] Result<std::vector<Host>> parse_host_list(std::string_view list, std::optional<std::uint32_t> otherwise,
+                                                        Repeats repeats = Repeats::one_host);
 
 /// What a line with slots= says of a host that stands in an earlier line.
 enum class Again { adds_slots, is_refused };
@@ -30,6 +41,9 @@ enum class Again { adds_slots, is_refused };
 /// more than its slots=, as with Open MPI. The names are those of Slurm's nodes (node_names.hpp). Errors name file and
 /// line.
 [[nodiscard]] Result<std::vector<Host>> read_hostfile(const std::string& file, Again again);
+
+/// Hydra's: lines "name" or "name:N". Errors name file and line.
+[[nodiscard]] Result<std::vector<Host>> read_machine_file(const std::string& file);
 
 /// Gives hosts the slots that more processes than slots need: as many more on each, the first ones one more.
 void oversubscribe(std::vector<Host>& hosts, std::optional<std::uint32_t> processes);

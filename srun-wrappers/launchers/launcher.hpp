@@ -135,10 +135,10 @@ Result<void> make_line(const Tool<S>& tool, S& state, const std::vector<std::str
 
 /// The whole of a launcher's main().
 template <typename S>
-int run_tool(const Tool<S>& tool, int argc, char** argv) {
+int run_tool(const Tool<S>& tool, const std::vector<std::string>& words) {
   try {
     S state;
-    if (auto status = make_line(tool, state, {argv + 1, argv + argc}); !status) {
+    if (auto status = make_line(tool, state, words); !status) {
       return commands::fail(
           {status.error().code, text::concat({"aml-", tool.dialect.tool, ": ", status.error().message})});
     }
@@ -147,6 +147,10 @@ int run_tool(const Tool<S>& tool, int argc, char** argv) {
     commands::say(text::concat({"internal error: ", problem.what()}));
     return commands::exit_failed;
   }
+}
+template <typename S>
+int run_tool(const Tool<S>& tool, int argc, char** argv) {
+  return run_tool(tool, {argv + 1, argv + argc});
 }
 
 }  // namespace amldist::launchers

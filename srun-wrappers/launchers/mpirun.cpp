@@ -1,6 +1,7 @@
-// aml-mpirun: Open MPI's mpirun as one srun line.
+// aml-mpirun: the mpirun of Open MPI, MPICH and Intel MPI as one srun line.
 #include <algorithm>
 
+#include "launchers/hydra.hpp"
 #include "launchers/mpi_flags.hpp"
 #include "launchers/node_names.hpp"
 #include "shared/shell.hpp"
@@ -17,11 +18,14 @@ constexpr const char* help =
   aml-mpirun -n 8 --map-by ppr:4:node --bind-to core ./solver
   aml-mpirun -host node1:2,node2:1 ./solver           these nodes
   aml-mpirun -n 1 ./master : -n 7 ./worker            two programs
+  aml-mpirun -ppn 4 -n 8 -genv OMP_NUM_THREADS 2 ./solver   as for MPICH and Intel MPI
   aml-mpirun -n 8 --dry-run ./solver                  print the srun line
 
 aml-mpirun [FLAG]... PROGRAM [ARGUMENT]... [: [FLAG]... PROGRAM [ARGUMENT]...]...
 
-mpirun's command line as a step of Slurm: in an allocation in it, else in one of its own.
+mpirun's command line as a step of Slurm: in an allocation in it, else in one of its own. It is
+Open MPI's, or that of MPICH or Intel MPI if a flag is there that only they have.
+  --mpi openmpi|mpich|intel   whose command line it is
   -n, -np N                processes
   -N, -npernode N          processes on each node
   -host LIST, --hostfile FILE   these nodes, with so many slots
@@ -32,6 +36,7 @@ mpirun's command line as a step of Slurm: in an allocation in it, else in one of
   --slurm=OPTION           an option of srun, as often as needed
   --dry-run                print the line and start nothing
   --list-flags             every flag of mpirun 4.1 and 5.0 and what becomes of it
+                           (with --mpi mpich or intel: those of Hydra)
   --version, --help
 )";
 
@@ -84,10 +89,12 @@ std::vector<std::string> without_variables(const std::vector<std::string>& unset
 
 /// As mpirun 5.0.11 does it: what -x sets for the first program is for all, for a later one it is that program's alone.
 /// Parameters (--mca) are for all, wherever they stand. Returns the words in front of a later program.
-std::vector<std::string> take_variables(MpiState& whole, const MpiState& part, bool is_first) {
+/// Hydra's -env is always its program's alone.
+std::vector<std::string> take_variables(MpiState& whole, const MpiState& part, bool is_first, MpiFamily family) {
   std::vector<std::string> own;
   for (const auto& [name, value] : part.line.environment) {
-    const bool is_own = !is_first && std::ranges::find(part.exported, name) != part.exported.end();
+    const bool is_own =
+        (!is_first || family != MpiFamily::open_mpi) && std::ranges::find(part.exported, name) != part.exported.end();
     if (is_own) own.push_back(concat({name, "=", value}));
     else whole.line.set_variable(name, value);
   }
@@ -105,6 +112,15 @@ std::vector<std::string> take_variables(MpiState& whole, const MpiState& part, b
 std::optional<std::uint32_t> limit_of(const MpiState& whole, const MpiState& part, bool is_first) {
   if (is_first) return part.per_node;
   return part.processes || !part.per_node ? whole.per_node : part.per_node;
+}
+
+void merge_line(MpiState& whole, const MpiState& part) {
+  whole.line.srun.merge(part.line.srun);
+  whole.line.notes.insert(whole.line.notes.end(), part.line.notes.begin(), part.line.notes.end());
+  whole.line.folders.insert(whole.line.folders.end(), part.line.folders.begin(), part.line.folders.end());
+  whole.slurm.insert(whole.slurm.end(), part.slurm.begin(), part.slurm.end());
+  whole.dry_run = whole.dry_run || part.dry_run;
+  whole.json = whole.json || part.json;
 }
 
 /// What the flags of one program say that the step as a whole needs.
@@ -125,12 +141,7 @@ Result<void> merge_part(MpiState& whole, MpiState& part, std::vector<std::string
     part.processes = static_cast<std::uint32_t>(dealt->size());
     ranks.insert(ranks.end(), dealt->begin(), dealt->end());
   }
-  whole.line.srun.merge(part.line.srun);
-  whole.line.notes.insert(whole.line.notes.end(), part.line.notes.begin(), part.line.notes.end());
-  whole.line.folders.insert(whole.line.folders.end(), part.line.folders.begin(), part.line.folders.end());
-  whole.slurm.insert(whole.slurm.end(), part.slurm.begin(), part.slurm.end());
-  whole.dry_run = whole.dry_run || part.dry_run;
-  whole.json = whole.json || part.json;
+  merge_line(whole, part);
   return {};
 }
 
@@ -154,6 +165,18 @@ Result<void> set_hosts(MpiState& whole, const std::vector<std::string>& ranks, s
   return {};
 }
 
+/// What one program says of a step of Hydra's: the hosts are those of the step.
+Result<void> merge_hydra_part(MpiState& whole, const MpiState& part) {
+  if (!part.processes) {
+    return Error{Errc::invalid_argument, "with several programs each needs its number of processes: give -n N"};
+  }
+  if (!part.hosts.empty()) whole.hosts = part.hosts;
+  if (part.per_node) whole.per_node = part.per_node;
+  merge_line(whole, part);
+  return {};
+}
+
+template <MpiFamily family>
 Result<void> translate_parts(MpiState& state, const Tool<MpiState>& tool, const std::vector<std::string>& program) {
   std::vector<Part> parts;
   std::vector<std::string> ranks;
@@ -168,29 +191,38 @@ Result<void> translate_parts(MpiState& state, const Tool<MpiState>& tool, const 
       words = std::move(*own);
     }
     if (words.empty()) return Error{Errc::invalid_argument, "a program is missing beside a ':'"};
-    if (auto status = merge_part(whole, part, ranks, parts.empty()); !status) return status.error();
-    const auto variables = take_variables(whole, part, parts.empty());
+    auto status =
+        family == MpiFamily::open_mpi ? merge_part(whole, part, ranks, parts.empty()) : merge_hydra_part(whole, part);
+    if (!status) return status;
+    const auto variables = take_variables(whole, part, parts.empty(), family);
     words.insert(words.begin(), variables.begin(), variables.end());
     parts.push_back({*part.processes, part.folder, std::move(words)});
     total += *part.processes;
   }
-  if (auto status = set_hosts(whole, ranks, total); !status) return status.error();
+  if (family != MpiFamily::open_mpi) whole.processes = total;
+  auto placed = family == MpiFamily::open_mpi ? set_hosts(whole, ranks, total) : set_hydra_shape(whole, family);
+  if (!placed) return placed;
   whole.line.words = dispatch(parts);
   state = std::move(whole);
   return {};
 }
 
+/// By what the processes find each other: MPICH and Intel MPI speak PMI, which Slurm's pmi2 serves.
+constexpr std::string_view meeting_of(MpiFamily family) { return family == MpiFamily::open_mpi ? "pmix" : "pmi2"; }
+
+template <MpiFamily family>
 Result<void> translate(MpiState& state, const Tool<MpiState>& tool, std::vector<std::string> program,
                        const std::vector<std::string>& /*words*/) {
   if (std::ranges::find(program, ":") != program.end()) {
-    if (auto status = translate_parts(state, tool, program); !status) return status.error();
+    if (auto status = translate_parts<family>(state, tool, program); !status) return status.error();
   } else {
-    if (auto status = set_mpi_shape(state); !status) return status.error();
+    auto status = family == MpiFamily::open_mpi ? set_mpi_shape(state) : set_hydra_shape(state, family);
+    if (!status) return status;
     if (!state.folder.empty()) state.line.srun.set("chdir", state.folder);
     state.line.words = without_variables(state.unset);
     state.line.words.insert(state.line.words.end(), program.begin(), program.end());
   }
-  state.line.srun.set("mpi", "pmix");
+  state.line.srun.set("mpi", std::string(meeting_of(family)));
   state.line.option = "mpi";
   return {};
 }
@@ -198,5 +230,12 @@ Result<void> translate(MpiState& state, const Tool<MpiState>& tool, std::vector<
 }  // namespace
 
 int main(int argc, char** argv) {
-  return run_tool(Tool<MpiState>{mpi_dialect, help, mpi_rows(), nullptr, translate}, argc, argv);
+  std::vector<std::string> words(argv + 1, argv + argc);
+  const auto family = take_family(words);
+  if (!family) return commands::fail({family.error().code, concat({"aml-mpirun: ", family.error().message})});
+  if (*family == MpiFamily::open_mpi)
+    return run_tool(Tool<MpiState>{mpi_dialect, help, mpi_rows(), nullptr, translate<MpiFamily::open_mpi>}, words);
+  const auto translation = *family == MpiFamily::intel ? translate<MpiFamily::intel> : translate<MpiFamily::mpich>;
+  return run_tool(Tool<MpiState>{hydra_dialect, help, hydra_rows(*family), nullptr, translation},
+                  plain_hydra_words(words));
 }

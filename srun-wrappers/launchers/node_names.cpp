@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_map>
 
 #include "base/net/own_network.hpp"
 #include "base/os/environment.hpp"
@@ -26,11 +27,6 @@ bool is_loopback(std::string_view name) { return name == "localhost" || name.sta
 bool is_address(std::string_view name) { return name.find_first_not_of("0123456789.") == std::string_view::npos; }
 
 std::string_view short_of(std::string_view name) { return name.substr(0, name.find('.')); }
-
-std::vector<std::string> allocated_nodes() {
-  const auto list = Hostlist::parse(own_variable("SLURM_JOB_NODELIST").value_or(""));
-  return list ? list->expand() : std::vector<std::string>();
-}
 
 /// Slurm's nodes with their addresses; those of the allocation, if there is one.
 std::vector<Node> ask_for_nodes(const std::vector<std::string>& allocated) {
@@ -98,9 +94,15 @@ class Namer {
 
 }  // namespace
 
-Result<void> name_nodes(std::vector<Host>& hosts) {
+std::vector<std::string> allocated_nodes() {
+  const auto list = Hostlist::parse(own_variable("SLURM_JOB_NODELIST").value_or(""));
+  return list ? list->expand() : std::vector<std::string>();
+}
+
+Result<void> name_nodes(std::vector<Host>& hosts, Repeats repeats) {
   Namer namer;
   std::vector<Host> out;
+  std::unordered_map<std::string, std::size_t> places;
   for (Host& host : hosts) {
     auto name = namer.name_of(host);
     if (!name) return name.error();
@@ -110,13 +112,14 @@ Result<void> name_nodes(std::vector<Host>& hosts) {
                            "not a node of the job: write the names of Slurm's nodes"})};
     }
     host.name = std::move(*name);
-    const auto same = std::ranges::find(out, host.name, &Host::name);
-    if (same == out.end()) {
+    const auto [place, is_new] = places.emplace(host.name, out.size());
+    if (is_new || starts_turn(repeats, out, host.name)) {
       out.push_back(std::move(host));
       continue;
     }
-    same->slots = same->slots.value_or(same->lines) + host.slots.value_or(host.lines);
-    same->lines += host.lines;
+    Host& same = repeats == Repeats::one_host ? out[place->second] : out.back();
+    same.slots = same.slots.value_or(same.lines) + host.slots.value_or(host.lines);
+    same.lines += host.lines;
   }
   hosts = std::move(out);
   return {};

@@ -5,6 +5,7 @@ import shutil
 import tempfile
 
 import pytest
+from cluster import READABLE
 
 # MPI_Finalize of Debian 12's MPICH 4.0 does not always return beside programs that compute, without the plugin as well.
 PROGRAM = """
@@ -52,6 +53,18 @@ def test_a_program_of_mpich_and_its_environment_agree(cluster, program, layout):
     total = sum(range(tasks))
     assert done.status == 0 and not done.own_lines(), str(done)
     assert sorted(done.out.splitlines()) == [f"{rank} of {tasks} sum {total}, {rank} of {tasks}, MPICH" for rank in range(tasks)], str(done)
+
+
+@pytest.mark.parametrize("flags, hosts", [
+    ("-ppn 2 -hosts node1,node2 -n 6", [1, 1, 2, 2, 1, 1]), ("-hosts node2:1,node1:2 -n 4", [2, 1, 1, 2]), ("-rr -hosts node1,node3 -n 3", [1, 3, 1]),
+    ("-ppn 2 -hosts node1,node2 -n 8", [1, 1, 2, 2, 1, 1, 2, 2]), ("-ppn 1 -n 2 --slurm=--nodelist=node1,node2", [1, 2])])
+def test_hydras_command_line_runs_the_program_where_hydra_would(cluster, program, flags, hosts):
+    show = f"sh -c '{program}; echo place $RANK $SLURMD_NODENAME $GREETING'"
+    done = cluster.run(f"UCX_LOG_LEVEL=fatal {READABLE}/aml-mpirun {flags} -genv GREETING=hello --slurm=--overcommit {show}")
+    assert done.status == 0 and not done.own_lines(), str(done)
+    assert sum(f"of {len(hosts)} sum {sum(range(len(hosts)))}" in line for line in done.out.splitlines()) == len(hosts), str(done)
+    places = sorted(line.split()[1:] for line in done.out.splitlines() if line.startswith("place "))
+    assert places == [[str(rank), f"node{host}", "hello"] for rank, host in enumerate(hosts)], str(done)
 
 
 def test_the_first_failure_is_told(cluster, program):
