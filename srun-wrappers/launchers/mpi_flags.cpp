@@ -195,7 +195,7 @@ Done set_variable(MpiState& state, const GivenFlag& given) {
   return {};
 }
 
-/// Whether a parameter is of the machinery that Slurm stands in for.
+/// Whether a parameter concerns the machinery that Slurm replaces.
 bool is_of_runtime(std::string_view parameter) {
   constexpr std::array<std::string_view, 12> frameworks = {"plm", "rmaps", "ras",     "orte",   "prte",  "odls",
                                                            "oob", "rml",   "grpcomm", "routed", "state", "errmgr"};
@@ -209,7 +209,7 @@ Done check_name(const GivenFlag& given) {
   return invalid_value(given, "a name is not empty and has no =");
 }
 
-/// An MPI program reads its parameters from the environment, whoever starts it.
+/// An MPI program reads its parameters from the environment, whichever launcher starts it.
 Done set_mca(MpiState& state, const GivenFlag& given) {
   if (auto status = check_name(given); !status) return status;
   const std::string& name = given.values[0];
@@ -260,7 +260,7 @@ bool is_directive(std::string_view word, std::string_view known) {
   return true;
 }
 
-/// A list of directives that has no effect here is still held against PRRTE's table: "map,allocation:parsable".
+/// A list of directives that has no effect here is still checked against PRRTE's table: "map,allocation:parsable".
 Done check_directives(const GivenFlag& given, std::string_view directives, std::string_view qualifiers) {
   const auto is_one_of = [](std::string_view word, std::string_view list) {
     const auto known = text::split(list, ' ');

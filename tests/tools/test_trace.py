@@ -200,7 +200,7 @@ def test_steps_are_found_by_name_where_programs_put_them(tool, tmp_path):
     assert read_json(tool, "42.0", env=env)["folder"] == str(tmp_path / "42.0")
     assert read_json(tool, "42", env=env)["folder"] == str(tmp_path / "42.0")
     ambiguous = tool.run("trace", "43", env=env)
-    assert ambiguous.returncode == USAGE and "fits 2 steps" in ambiguous.stderr
+    assert ambiguous.returncode == USAGE and "matches 2 steps" in ambiguous.stderr
     listed = tool.run("trace", env=env).stdout.splitlines()
     assert {str(tmp_path / name) for name in ("42.0", "43.0", "43.1")} <= set(listed)
 

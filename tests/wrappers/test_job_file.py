@@ -296,7 +296,7 @@ def bomb() -> str:
     ("command: x\ninputs: {a: {pth: x}}\n", "2:14", "in inputs.a: did you mean 'path'?"),
     ("command: x\ntype: command\ntrial: 1\n", "3:1", "unknown key 'trial'"),
     ("command: x\ntype: sweep\n", "1:1", "unknown key 'command' in a sweep"),
-    ("command: x\ntype: automl\n", "2:7", "type automl is not run"),
+    ("command: x\ntype: automl\n", "2:7", "type automl is not supported"),
     ("command: x\ntype: kommand\n", "2:7", "invalid value 'kommand' for type: use command, sweep or pipeline"),
     ("display_name: x\n", None, "there is no command"),
     ("command: '  '\n", "1:10", "there is no command"),
@@ -492,9 +492,9 @@ def test_no_slurm(aml_run, job):
 
 @pytest.mark.parametrize("message, status, said", [
     ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified", REFUSED,
-     "Slurm does not take the job: Batch job submission failed: Invalid account"),
+     "Slurm does not accept the job: Batch job submission failed: Invalid account"),
     ("sbatch: error: Unable to contact slurm controller (connect failure)", NO_SLURM, "Slurm does not answer: "),
-    ("aml-dist: unknown key 'x'\nsbatch: error: other", REFUSED, "Slurm does not take the job: unknown key 'x'"),
+    ("aml-dist: unknown key 'x'\nsbatch: error: other", REFUSED, "Slurm does not accept the job: unknown key 'x'"),
     ("", REFUSED, "it gave no reason"),
 ])
 def test_sbatch_that_refuses(aml_run, slurm, message, status, said):
@@ -564,7 +564,7 @@ def test_in_an_allocation_a_step(aml_run, slurm):
     done = aml_run.good("-N2", "--tasks-per-node=2", "-p", "x", "--", "prog", "a b", env=env)
     assert done.text.splitlines() == ["--job-name=prog", "--nodes=2", "--ntasks-per-node=2", "--kill-on-bad-exit=1",
                                       "--aml-dist=pytorch", "prog", "a b"]
-    assert "--partition cannot be chosen any more" in done.said
+    assert "--partition cannot be changed any more" in done.said
     # What is not said is the allocation's.
     assert aml_run.good("--", "x", env=env).text.splitlines() == ["--job-name=x", "--kill-on-bad-exit=1", "--aml-dist=pytorch", "x"]
     # But not its number of tasks, where the line says how many each node has.

@@ -24,13 +24,13 @@ Error unknown_option(std::string_view word, const std::vector<std::string>& name
                             : std::string(": an option of another plugin is written --name=value")}));
 }
 
-/// Whether `name` is rather `near` mistyped than an option of another plugin, such as --container-image.
+/// Whether `name` is probably `near` mistyped, and not an option of another plugin, such as --container-image.
 bool is_slip(std::string_view name, std::string_view near) {
   const std::size_t difference = name.size() > near.size() ? name.size() - near.size() : near.size() - name.size();
   return name.front() == near.front() && difference <= 2 && !name.starts_with("container-");
 }
 
-/// One command line on its way.
+/// The command line while it is being read.
 class Reader {
  public:
   explicit Reader(std::span<const Command> commands) : commands_(commands), wanted_(commands.size(), false) {
@@ -84,7 +84,7 @@ class Reader {
     parser_.add_switch("--no-expand", [this](const std::string&) { line_.expand = false; });
   }
 
-  /// The job file, and options of other plugins; everything else is a slip.
+  /// The job file and options of other plugins; anything else is a mistake.
   Result<void> take_rest(const std::vector<std::string>& rest) {
     for (const std::string& word : rest) {
       const bool is_option = word.starts_with('-') && word != "-";
@@ -134,7 +134,7 @@ class Reader {
     return spec ? Result<void>() : Result<void>(spec.error());
   }
 
-  /// A count that Slurm would take, or a range for --nodes.
+  /// A count that Slurm accepts, or a range for --nodes.
   [[nodiscard]] Result<void> check_count(std::string_view name) const {
     if (!line_.slurm.has(name)) return {};
     const std::string_view value = line_.slurm.value_of(name);
@@ -151,7 +151,7 @@ class Reader {
     const bool has_job = !line_.job_file.empty() || !line_.words.empty();
     if (line_.command != nullptr) {
       if (!line_.command->is_about_runs || !has_job) return {};
-      return wrong(concat({"--", line_.command->name, " is about existing runs: give no job with it"}));
+      return wrong(concat({"--", line_.command->name, " concerns existing runs: give no job with it"}));
     }
     if (launch::is_help(line_.kind)) return {};
     for (const std::string_view name : {"nodes", "ntasks", "ntasks-per-node"}) {

@@ -7,7 +7,7 @@
 namespace amldist::run {
 namespace {
 
-/// What is the same in every place that bash reads.
+/// The characters that mean the same everywhere in bash.
 bool is_harmless(std::string_view value) {
   constexpr std::string_view marks = "_@%+=:,./-";
   return !value.empty() && std::ranges::all_of(value, [&](char c) {
@@ -103,7 +103,7 @@ Result<std::string> LiteralPlace::write(std::string_view value) {
   if (is_harmless(value)) return std::string(value);
   return Error{
       Errc::invalid_argument,
-      "has characters that bash acts on, and stands where it cannot be told how bash reads them: write it as a "
+      "has characters that are special to bash, at a place where it is unclear how bash reads them: write it as a "
       "word of its own, in front of here-documents, backticks, $'...' and \"$(...)\""};
 }
 
