@@ -153,8 +153,8 @@ void FirstFailure::take(const FailureReport& report) {
   ++alike_count_;
 }
 
-/// A task that ended in a call, or later than the first failure, may have been ended by a signal from outside. The
-/// others' reports may come a moment earlier.
+/// Keeps the first task that ended with status 0 without MPI_Finalize. One that ended inside a call, or later than the
+/// first failure, was asked to end by a signal and is not the cause. Its report may arrive a moment before the others'.
 void FirstFailure::take_unfinished(const FailureReport& report) {
   constexpr std::uint64_t moment_ms = 200;  // nodes do not start a step at the same time
   const bool is_late = first_ && report.elapsed_ms > first_->elapsed_ms + moment_ms;

@@ -197,7 +197,7 @@ bool parse_rank(Fields fields, std::uint32_t tasks, Recording& out) {
   return fields.fine() && known && out.size == tasks && out.rank < tasks;
 }
 
-/// The ranks of the world in a row, if all of them are in the step. Its size has been checked.
+/// The world ranks of a row of members, if all of them are in the step. Its size has been checked.
 bool add_row(CommunicatorRecord& communicator, std::uint64_t first, std::int64_t stride, std::uint32_t tasks) {
   const auto last = static_cast<std::int64_t>(first) + (std::int64_t{communicator.size} - 1) * stride;
   if (first >= tasks || last < 0 || last >= std::int64_t{tasks}) return false;

@@ -68,7 +68,7 @@ std::string head_of(const TracedStep& step) {
 std::string stall_line(const TracedStep& step, const Stall& stall) {
   const std::string where = stall.communicator_name.empty() ? "" : concat({stall.communicator_name, ": "});
   const std::string since =
-      stall.since_ns > 0 ? concat({" since ", describe_duration(step.now_ns - stall.since_ns)}) : "";
+      stall.since_ns > 0 ? concat({", for ", describe_duration(step.now_ns - stall.since_ns), " so far"}) : "";
   return concat({where, trace::sentence(stall), stall.waiting.empty() ? "" : since, "\n"});
 }
 
