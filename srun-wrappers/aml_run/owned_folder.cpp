@@ -131,7 +131,7 @@ Result<OwnedFolder> OwnedFolder::make(const std::string& name) const {
   if (::mkdirat(folder_.get(), name.c_str(), 0755) == 0) return enter_one(name, Missing::fails);
   const std::string path = concat({path_, "/", name});
   if (errno != EEXIST) return failed(path, "made", errno);
-  return Error{Errc::invalid_argument, concat({quote_path(path), " is there already: start again"})};
+  return Error{Errc::invalid_argument, concat({quote_path(path), " exists already: start again"})};
 }
 
 bool OwnedFolder::has(const std::string& name) const {

@@ -427,7 +427,7 @@ def test_an_instance_type_that_is_not_in_the_table(aml_run, job):
 
 
 @pytest.mark.parametrize("arguments, said", [
-    ([], "there is nothing to run"), (["--"], "there is no command behind --"), (["train.py"], "put -- in front of a command"),
+    ([], "there is nothing to run"), (["--"], "the command after -- is missing"), (["train.py"], "put -- in front of a command"),
     (["a.yml", "--", "x"], "give one of them"), (["a.yml", "b.yml"], "unexpected argument 'b.yml'"),
     (["--dry-rnu", "a.yml"], "did you mean --dry-run?"), (["--partitoin=x", "--", "x"], "did you mean --partition?"),
     (["--kind", "pytorhc", "--", "x"], "did you mean 'pytorch'?"), (["--kind", "mpi,launch=x", "--", "x"], "launch='x'"),
@@ -447,7 +447,7 @@ def test_wrong_command_lines(aml_run, arguments, said):
 
 
 def test_wrap_is_refused_and_test_only_asks_sbatch(aml_run, slurm, job):
-    assert "put the command behind --" in aml_run.refusal(USAGE, "--wrap=hostname", job("command: x\n"))
+    assert "put the command after --" in aml_run.refusal(USAGE, "--wrap=hostname", job("command: x\n"))
     slurm.program("sbatch", 'echo "$@" > words; cat > script; echo "sbatch: Job 1 to start at once" >&2')
     done = aml_run.good("--test-only", job("command: x\n"), env=slurm.env)
     assert slurm.written("words") == "--test-only\n" and "to start at once" in done.said

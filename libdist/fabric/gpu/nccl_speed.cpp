@@ -50,7 +50,7 @@ Result<NcclFunctions> load_functions(const std::string& named) {
   find_function(library, out.error_string, "ncclGetErrorString");
   const bool whole = out.init_all != nullptr && out.all_reduce != nullptr && out.group_start != nullptr &&
                      out.group_end != nullptr && out.error_string != nullptr;
-  return whole ? Result(out) : Result<NcclFunctions>(Error{Errc::unavailable, concat({name, " is no NCCL"})});
+  return whole ? Result(out) : Result<NcclFunctions>(Error{Errc::unavailable, concat({name, " is not NCCL"})});
 }
 
 /// One GPU's part. Nothing is freed: the process ends.

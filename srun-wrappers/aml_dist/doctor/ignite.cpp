@@ -13,7 +13,7 @@ namespace {
 using text::concat;
 
 constexpr const char* by_hand =
-    "call torch.distributed.init_process_group() before idist, which then takes what is there, or start every process "
+    "call torch.distributed.init_process_group() before idist, which then uses that group, or start every process "
     "with srun";
 
 /// Scripts under torchrun can do without idist.initialize(), so a failure of it does not concern the step.

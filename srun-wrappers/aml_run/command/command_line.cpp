@@ -46,7 +46,7 @@ class Reader {
     words.erase(dashes, words.end());
     auto rest = parser_.parse(std::move(words));
     if (!rest) return wrong(rest.error().message);
-    if (has_command && line_.words.empty()) return wrong("there is no command behind --");
+    if (has_command && line_.words.empty()) return wrong("the command after -- is missing");
     if (auto status = take_rest(*rest); !status) return status.error();
     if (auto status = find_command(); !status) return status.error();
     if (auto status = check_kind(); !status) return status.error();
@@ -160,13 +160,13 @@ class Reader {
     if (!has_job) return wrong("there is nothing to run: give a job file, or -- and a command");
     if (!line_.job_file.empty() && !line_.words.empty())
       return wrong(
-          concat({"there is a job file, ", quote(line_.job_file), ", and a command behind --: give one of them"}));
+          concat({"there is a job file, ", quote(line_.job_file), ", and a command after --: give one of them"}));
     const std::string& file = line_.job_file;
     const bool is_file = file.ends_with(".yml") || file.ends_with(".yaml") || file == "-" ||
                          file.find('/') != std::string::npos || file.empty();
     if (!is_file) return wrong(concat({quote(file), " is not a .yml file: put -- in front of a command"}));
     if (file.empty() && !line_.set.empty()) return wrong("--set changes a job file: give one");
-    if (line_.slurm.has("wrap")) return wrong("--wrap makes a script of its own: put the command behind -- instead");
+    if (line_.slurm.has("wrap")) return wrong("--wrap makes a script of its own: put the command after -- instead");
     if (line_.wait && line_.slurm.has("array")) return wrong("--wait follows one job, and --array makes many");
     return {};
   }

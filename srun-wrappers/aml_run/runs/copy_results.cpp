@@ -26,7 +26,7 @@ Result<fs::path> make_folder(const std::string& path, std::string_view name) {
   const bool is_new = fs::create_directory(folder, code);
   if (!is_new && (!code || code == std::errc::file_exists)) {
     return Error{Errc::invalid_argument,
-                 concat({quote(folder.string()), " is there already: give another folder with --download-path"})};
+                 concat({quote(folder.string()), " exists already: give another folder with --download-path"})};
   }
   if (code) return failed(folder, code);
   return folder;

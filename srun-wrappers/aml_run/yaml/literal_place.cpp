@@ -78,9 +78,9 @@ Result<std::string> LiteralPlace::write(std::string_view value) {
   word_begins_ = false;
   std::string out;
   if (escaped_ && quoting_ != Quoting::uncertain) {
-    return Error{Errc::invalid_argument, "stands behind a backslash: take the backslash away"};
+    return Error{Errc::invalid_argument, "follows a backslash: remove the backslash"};
   }
-  if (behind_dollar_) return Error{Errc::invalid_argument, "stands behind a $: take the $ away"};
+  if (behind_dollar_) return Error{Errc::invalid_argument, "follows a $: remove the $"};
   switch (quoting_) {
     case Quoting::bare:
       return shell::quote(value);

@@ -103,7 +103,7 @@ Result<void> Arenas::check_whole_pages(const void* memory, std::size_t bytes) {
   return Error{
       Errc::invalid_argument,
       text::concat({"amldist_register: ", std::to_string(bytes), " bytes at an address that is ",
-                    memory == nullptr ? "NULL" : std::to_string(address % page) + " bytes behind a page's start",
+                    memory == nullptr ? "NULL" : std::to_string(address % page) + " bytes after a page's start",
                     " are not whole pages of ", std::to_string(page), " bytes: allocate with aligned_alloc()"})};
 }
 
