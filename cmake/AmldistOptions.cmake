@@ -12,7 +12,7 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
 endif()
 
 # What is installed has line numbers for its stack traces, but no types: describing types took a fourth of a build's time.
-# Whoever sets CMAKE_CXX_FLAGS_RELWITHDEBINFO, or another build type as packages do, gets what he asks for.
+# A CMAKE_CXX_FLAGS_RELWITHDEBINFO that is set, or another build type as in packages, is respected.
 foreach(language C CXX)
   if(CMAKE_${language}_FLAGS_RELWITHDEBINFO STREQUAL "-O2 -g -DNDEBUG")
     set(CMAKE_${language}_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG")

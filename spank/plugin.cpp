@@ -1,4 +1,4 @@
-// The symbols that Slurm finds by name, and the guard at which every exception stops.
+// The symbols that Slurm finds by name, and the guard that stops every exception.
 //
 // Contexts and privilege (spank(7)): init and init_post_opt run everywhere, as the user in srun, sbatch and salloc, as
 // root in slurmstepd; local_user_init as the user in srun; task_init as the user in the task's own process; task_exit
@@ -16,7 +16,7 @@
 #include <variant>
 
 #include "base/os/environment.hpp"
-#include "spank/slurm/copies.hpp"
+#include "spank/slurm/duplicate_load.hpp"
 #include "spank/slurm/output.hpp"
 #include "spank/slurm/slurm_headers.hpp"
 #include "spank/srun/command_line.hpp"
@@ -34,29 +34,29 @@ namespace {
 
 constexpr int refused = -1;
 
-/// Between init and exit: what this process keeps. Nothing in slurmd, prolog and epilog.
+/// The state that this process keeps between init and exit. Empty in slurmd, prolog and epilog.
 using Session = std::variant<std::monostate, SubmitterSession, SrunSession, StepdSession>;
 
-/// The one Session of this process. SPANK hands callbacks no pointer of ours, so it has to live in a function.
+/// The Session of this process. SPANK passes no pointer of ours to callbacks, so it has to live in a function.
 Session& session() noexcept {
   static Session instance;
   return instance;
 }
 
-/// This process as sbatch, salloc or srun; nullptr in any other.
+/// The session of sbatch, salloc or srun; nullptr in any other process.
 SubmitterSession* submitter() noexcept {
   if (auto* const srun = std::get_if<SrunSession>(&session())) return srun;
   return std::get_if<SubmitterSession>(&session());
 }
 
-/// Whether something was thrown in an earlier callback of this process: out of memory, for all we know. From then on
-/// nothing that the session holds can be trusted to be whole.
+/// Whether an earlier callback of this process threw, presumably because memory was exhausted. From then on the
+/// session's content cannot be trusted.
 bool& broken() noexcept {
   static bool value = false;
   return value;
 }
 
-/// How often plugstack.conf has this very file. Slurm then calls each callback so often, one after the other.
+/// How often plugstack.conf names this very file. Slurm then calls each callback that often, one after the other.
 int& lines_with_this_file() noexcept {
   static int value = 1;
   return value;
@@ -64,7 +64,7 @@ int& lines_with_this_file() noexcept {
 
 enum class Callback : std::uint8_t { init_post_opt, local_user_init, task_init, task_post_fork, task_exit };
 
-/// Whether this call of a callback is one more for the same event.
+/// Whether this call of a callback repeats the same event.
 bool is_repeated(Callback callback) noexcept {
   static std::array<std::atomic<int>, 5> calls{};
   return calls[static_cast<std::size_t>(callback)]++ % lines_with_this_file() != 0;
@@ -73,7 +73,7 @@ bool is_repeated(Callback callback) noexcept {
 constexpr std::string_view out_of_memory =
     "out of memory in this process: the step cannot get its environment; try again";
 
-/// Runs a callback's body; whatever it throws ends here.
+/// Runs a callback's body and stops every exception.
 template <typename Body>
 int guarded(int on_exception, Body body) noexcept {
   try {
@@ -84,7 +84,7 @@ int guarded(int on_exception, Body body) noexcept {
   return on_exception;
 }
 
-/// Runs a callback's body on the session of the given type; 0 in a process that has another.
+/// Runs a callback's body on the session of the given type; returns 0 in a process that has another.
 template <typename Type, typename Body>
 int guarded_in(int on_exception, Body body) noexcept {
   auto* const state = std::get_if<Type>(&session());
@@ -92,14 +92,14 @@ int guarded_in(int on_exception, Body body) noexcept {
   return guarded(on_exception, [&] { return body(*state); });
 }
 
-/// What a callback of srun, sbatch or salloc that may refuse does first.
+/// Begins a callback of srun, sbatch or salloc that may refuse.
 int refuse_if_broken() noexcept {
   if (!broken()) return 0;
   tell_user(out_of_memory);
   return refused;
 }
 
-/// The end of every callback of srun that may refuse. A refused step leaves no port, thread or variable of ours.
+/// Ends every callback of srun that may refuse. A refused step leaves no port, thread or variable of ours.
 int settle_in_srun(int status) noexcept {
   const int settled = refuse_if_broken() != 0 ? refused : status;
   auto* const srun = std::get_if<SrunSession>(&session());
@@ -149,7 +149,7 @@ void register_option(spank_t spank) {
   static_cast<void>(spank_option_register(spank, &option));
 }
 
-/// What stands behind the plugin's name in plugstack.conf.
+/// The arguments after the plugin's name in plugstack.conf.
 struct Arguments {
   int count;
   char** words;
@@ -165,7 +165,7 @@ void start_submitter(SubmitterSession& state, const Arguments& arguments) {
 }
 
 void start_slurmstepd(StepdSession& state, const Arguments& arguments) {
-  std::vector<std::string> complaints;  // slurmd has logged them, and srun tells them
+  std::vector<std::string> complaints;  // slurmd has logged them, and srun prints them
   state.request.policy = arguments.policy(complaints);
 }
 
@@ -176,27 +176,26 @@ void start_slurmd(const Arguments& arguments) {
   if (!policy.refusal.empty() && !policy.disabled) log_for_administrator(policy.refusal);
 }
 
-/// Says on the side of the administrator, and once for a step, that there is another copy.
-void warn_duplicate_load(const Copies& copies) {
-  if (spank_context() == S_CTX_SLURMD) log_for_administrator(duplicate_load(copies));
-  if (spank_context() == S_CTX_LOCAL) tell_user(duplicate_load(copies));
+/// Tells the administrator, and once for a step the user, that there is another copy.
+void warn_duplicate_load(const DuplicateLoad& duplicate) {
+  if (spank_context() == S_CTX_SLURMD) log_for_administrator(to_sentence(duplicate));
+  if (spank_context() == S_CTX_LOCAL) tell_user(to_sentence(duplicate));
 }
 
-/// Whether another line of plugstack.conf is in charge of this process. A copy that is not has no session and does
-/// nothing.
+/// Whether another line of plugstack.conf is active in this process. An inactive copy has no session and does nothing.
 bool another_is_in_charge() {
-  const Copies copies = look_for_copies();
-  if (!copies.first.empty()) {
-    warn_duplicate_load(copies);
+  const DuplicateLoad duplicate = find_duplicate_load();
+  if (!duplicate.first.empty()) {
+    warn_duplicate_load(duplicate);
     return true;
   }
   if (std::holds_alternative<std::monostate>(session())) return false;
   ++lines_with_this_file();
-  warn_duplicate_load({copies.own, copies.own});
+  warn_duplicate_load({duplicate.own, duplicate.own});
   return true;
 }
 
-/// The session comes first: later callbacks need it even where memory runs out here.
+/// The session comes first: later callbacks need it even if memory runs out here.
 void start(spank_t spank, const Arguments& arguments) {
   if (another_is_in_charge()) return;
   switch (spank_context()) {
@@ -218,7 +217,7 @@ void start(spank_t spank, const Arguments& arguments) {
   register_option(spank);
 }
 
-/// Always 0: an error here would drain the node. It is kept, and task_init reports it.
+/// Always 0: an error here would drain the node. It is stored, and task_init reports it.
 int plan_in_slurmstepd(spank_t spank) noexcept {
   return guarded_in<StepdSession>(0, [spank](StepdSession& state) {
     plan_step(state, Handle(spank));
@@ -260,7 +259,8 @@ const unsigned int plugin_version = SLURM_VERSION_NUMBER;
 const unsigned int spank_plugin_version = 1;
 
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 5, 0)
-// Should our init ever fail, then the job, and no node is drained. spank.h declares a variable; Slurm only reads it.
+// If our init ever failed, the job should fail and no node be drained. spank.h declares a variable; Slurm only reads
+// it.
 extern const int init_failure_mode __asm__("slurm_spank_init_failure_mode");
 const int init_failure_mode = ESPANK_JOB_FAILURE;
 #endif

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Completion of aml-dist for bash: subcommands, options, and kinds and keys behind --aml-dist=.
+# Completion of aml-dist for bash: subcommands, options, and kinds and keys after --aml-dist=.
 
-# Words behind --aml-dist= that can follow $1, the option's text so far; each with all of $1 that stays.
+# Words after --aml-dist= that can follow $1, the option's text so far; each with all of $1 that stays.
 _aml_dist_option() {
     local text=$1 kind=${1%%,*} head key
     local common='launch=per-process master_addr=ip master_addr=name master_port= rdma=off rdma=prefer rdma=require

@@ -1,4 +1,4 @@
-# Completion of aml-dist for fish: subcommands, options, and kinds and keys behind --aml-dist=.
+# Completion of aml-dist for fish: subcommands, options, and kinds and keys after --aml-dist=.
 
 # The option's text so far, with each word that can follow it.
 function __aml_dist_option

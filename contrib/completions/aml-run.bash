@@ -10,7 +10,7 @@ _aml_run() {
         --nodes= --ntasks= --ntasks-per-node= --output= --partition= --qos= --reservation= --tasks-per-node= --time='
     COMPREPLY=()
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-        if [[ $word == -- ]]; then # behind it is somebody's command
+        if [[ $word == -- ]]; then # after it comes the user's command
             mapfile -t COMPREPLY < <(compgen -c -- "$current")
             compopt -o default 2>/dev/null
             return

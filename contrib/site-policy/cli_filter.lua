@@ -17,7 +17,7 @@ local function kind_of(text)
   return type(text) == "string" and text:match("^[^,]+") or nil
 end
 
--- The option on the command line; before it, what SLURM_AML_DIST says where there is none.
+-- The option on the command line; without one, the value of SLURM_AML_DIST.
 local function wanted_kind(options)
   local plugin = options["spank"] and options["spank"]["aml_dist"]
   return kind_of(plugin and plugin["aml-dist"]) or kind_of(os.getenv("SLURM_AML_DIST"))

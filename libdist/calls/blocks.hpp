@@ -1,4 +1,4 @@
-// Blocks: the shares of a buffer that belong to the ranks of a group.
+// Blocks: each rank's share of a buffer.
 #pragma once
 
 #include <cstddef>
@@ -26,13 +26,13 @@ class Blocks {
   std::span<const std::size_t> offsets_;
 };
 
-/// Where a rank's block begins, in units of `unit` bytes. nullptr if it is empty: then `buffer` may be nullptr, too.
+/// Where a rank's block begins, in units of `unit` bytes. nullptr if it is empty; `buffer` may be nullptr then.
 template <typename Byte>
 [[nodiscard]] Byte* block_of(Byte* buffer, const Blocks& blocks, std::size_t rank, std::size_t unit) {
   return blocks.count(rank) == 0 ? nullptr : buffer + blocks.offset(rank) * unit;
 }
 
-/// Listed blocks that own their lists.
+/// Explicit blocks that own their lists.
 class BlockList {
  public:
   void add(std::size_t count, std::size_t offset) {
@@ -40,7 +40,6 @@ class BlockList {
     offsets_.push_back(offset);
     sum_ += count;
   }
-  /// Appends a block after the present ones.
   void append(std::size_t count) { add(count, sum_); }
   [[nodiscard]] std::size_t sum() const { return sum_; }
   [[nodiscard]] Blocks view() const { return {counts_, offsets_}; }

@@ -1,4 +1,4 @@
-// A buffer of which segments lie elsewhere: gradients in the caller's own memory that are reduced together. The buffer
+// A buffer with segments that lie elsewhere: gradients in the caller's own memory that are reduced together. The buffer
 // is then a staging buffer: a segment is copied to it only as far as other ranks need it, and the result is copied
 // back.
 #pragma once
@@ -9,7 +9,7 @@
 
 namespace amldist::calls {
 
-/// Where some bytes of a buffer are. They are read there, and the result is written there.
+/// Where some bytes of a buffer are: they are read there, and the result is written there.
 struct BufferSegment {
   std::size_t offset = 0;  ///< in the buffer
   std::size_t bytes = 0;
@@ -19,8 +19,8 @@ struct BufferSegment {
 /// Sorted by offset, without overlap; what lies between them is not used.
 using BufferSegments = std::vector<BufferSegment>;
 
-/// Calls `use` for every segment that overlaps bytes `begin` to `end` of the buffer, cut to that range. Without
-/// `segments` it does nothing.
+/// Calls `use` for every segment that overlaps bytes `begin` to `end` of the buffer, cut to that range. Does nothing
+/// without `segments`.
 template <typename Use>
 void for_segments(const BufferSegments* segments, std::size_t begin, std::size_t end, Use use) {
   if (segments == nullptr) return;

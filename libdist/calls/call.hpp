@@ -38,7 +38,7 @@ struct Call {
   std::span<const std::size_t> recv_counts;   ///< alltoallv, allgatherv
   std::span<const std::size_t> recv_offsets;  ///< alltoallv, allgatherv
   const BufferSegments* segments = nullptr;   ///< allreduce in place: parts of the buffer that lie elsewhere, if any
-  int* source = nullptr;                      ///< where a receive with a tag puts the rank that it got, or null
+  int* source = nullptr;                      ///< where a receive with a tag stores the sender's rank, or null
   void* stream = nullptr;                     ///< CUDA stream, for device buffers
   std::uint64_t sequence = 0;                 ///< 1, 2, ... in the order of the communicator's calls, set by it
 };
@@ -56,7 +56,7 @@ struct Call {
   return operation == Operation::send || operation == Operation::recv;
 }
 
-/// Whether `root` is a root.
+/// Whether the operation has a root.
 [[nodiscard]] constexpr bool has_root(Operation operation) noexcept {
   return operation == Operation::reduce || operation == Operation::broadcast || operation == Operation::gather ||
          operation == Operation::scatter;
@@ -77,7 +77,7 @@ struct Call {
   return static_cast<std::uint32_t>(digest ^ (digest >> 32));
 }
 
-/// Digest of the counts that all ranks must give alike (allgatherv, reduce_scatterv); else 0.
+/// Digest of the counts that all ranks must pass alike (allgatherv, reduce_scatterv); else 0.
 [[nodiscard]] inline std::uint32_t digest_of_lists(const Call& call) noexcept {
   std::uint32_t digest = 0;
   if (!is_listed(call.operation) || call.operation == Operation::alltoallv) return digest;

@@ -8,10 +8,10 @@
 
 namespace amldist::calls {
 
-/// A call in numbers. They may be nonsense, because they may come from a damaged file.
+/// A call in numbers. They may be meaningless, because they may come from a damaged file.
 struct CallNumbers {
   Operation operation = Operation::none;
-  std::uint64_t sequence = 0;  ///< 0: not counted, left out
+  std::uint64_t sequence = 0;  ///< 0: unknown, left out of the text
   std::uint64_t count = 0;     ///< elements, as amldist.h counts them for the operation
   DataType type = DataType::uint8;
 };

@@ -88,7 +88,8 @@ enum class Operation : std::uint8_t {
 [[nodiscard]] constexpr bool is_bitwise(ReduceOp op) noexcept {
   return op == ReduceOp::band || op == ReduceOp::bor || op == ReduceOp::bxor;
 }
-/// Whether elements of the type can be combined so: floating-point numbers have no bits, bools no average.
+/// Whether elements of the type can be combined with the operator: floating-point numbers have no bits, bools no
+/// average.
 [[nodiscard]] constexpr bool can_combine(DataType type, ReduceOp op) noexcept {
   return is_bitwise(op) ? !is_floating(type) : type != DataType::boolean || op != ReduceOp::avg;
 }

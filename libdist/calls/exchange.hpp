@@ -1,4 +1,4 @@
-// A small all-gather over the control channel, which is up before any data path: NCCL's id travels by it.
+// A small all-gather over the control channel, which is up before any data path; it carries NCCL's id.
 #pragma once
 
 #include <string>

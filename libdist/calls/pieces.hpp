@@ -1,5 +1,5 @@
-// What the ranks of a communicator contribute to a small all-gather. Ranks that say the same share one entry, so that
-// ten thousand equal answers take no more room than one.
+// The pieces that the ranks of a communicator contribute to a small all-gather. Ranks with equal pieces share one
+// entry, so that ten thousand equal answers take no more room than one.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace amldist::calls {
 
-/// Which ranks' pieces a rank gets.
-enum class GatherScope : std::uint8_t { everybody, node };
+/// Which ranks' pieces a rank receives.
+enum class GatherScope : std::uint8_t { all_ranks, node };
 
 class Pieces {
  public:
@@ -24,7 +24,7 @@ class Pieces {
 
   void add(Run run) { runs_.push_back(std::move(run)); }
   void add(const Pieces& others) { runs_.insert(runs_.end(), others.runs_.begin(), others.runs_.end()); }
-  /// Brings the runs into the order of ranks, and joins equal neighbours. Of a rank's two pieces one stays.
+  /// Sorts the runs by rank and joins equal neighbours. If a rank has two pieces, one is kept.
   void merge() {
     std::ranges::sort(runs_, {}, &Run::first);
     std::vector<Run> merged;
@@ -37,15 +37,14 @@ class Pieces {
     runs_ = std::move(merged);
   }
 
-  /// After merge().
+  /// Only valid after merge().
   [[nodiscard]] const std::vector<Run>& runs() const noexcept { return runs_; }
-  /// Ranks with a piece.
   [[nodiscard]] std::size_t size() const noexcept {
     std::size_t ranks = 0;
     for (const Run& run : runs_) ranks += run.count;
     return ranks;
   }
-  /// A rank's piece; empty if it gave none.
+  /// A rank's piece; empty if it contributed nothing.
   [[nodiscard]] const std::string& operator[](std::size_t rank) const {
     static const std::string none;
     const auto next =

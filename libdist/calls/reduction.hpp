@@ -19,7 +19,7 @@ struct Reduction {
   const BufferSegments* segments = nullptr;  ///< parts of `recv` that lie elsewhere; all-reduce in place
 };
 
-/// The operator inside a hierarchy: each level sums an average's elements, and the caller divides once at the end.
+/// The operator inside a hierarchy: for an average each level sums, and the caller divides once at the end.
 [[nodiscard]] constexpr ReduceOp sum_for_average(ReduceOp op) noexcept {
   return op == ReduceOp::avg ? ReduceOp::sum : op;
 }

@@ -1,4 +1,4 @@
-// The watchdog of a call: whoever waits asks it now and then, so that no call waits for a rank that has ended.
+// The watchdog of a call: waiting code asks it now and then, so that no call waits for a rank that has ended.
 #pragma once
 
 #include <string_view>
@@ -8,11 +8,11 @@
 
 namespace amldist::calls {
 
-/// Watches the peers of a call while it waits. One per call, used by the thread that runs it; made by the communicator,
-/// which knows the deadline, the ranks that have ended and the diagnoses of others.
+/// Watches the peers of a call while it waits. One per call, used by the thread that runs the call; made by the
+/// communicator, which knows the deadline, the ranks that have ended and the diagnoses of others.
 class Watchdog {
  public:
-  /// Any rank of the communicator: for a back end that does not know which one it waits for.
+  /// Any rank of the communicator, for a back end that does not know which rank it waits for.
   static constexpr int anyone = -1;
 
   virtual ~Watchdog() = default;
@@ -32,14 +32,14 @@ class Watchdog {
   /// error.
   [[nodiscard]] virtual Error lost(int rank, std::string_view what) = 0;
 
-  /// Why this rank cannot reach `rank` at present, "cannot connect to 10.0.0.7:20048: No route to host"; empty: it can.
-  /// The diagnosis quotes it if the call does not end. Never waits.
+  /// Why this rank cannot reach `rank` at present, such as "cannot connect to 10.0.0.7:20048: No route to host"; empty
+  /// if it can. The diagnosis quotes it if the call does not end. Never waits.
   virtual void troubled(int /*rank*/, std::string_view /*why*/) {}
 
   [[nodiscard]] virtual Clock::time_point deadline() const noexcept = 0;
 
-  /// Whether nobody in the program waits for the call, so that it may be computing on the processor that polls. Costs
-  /// nothing, and may change during the call.
+  /// Whether no thread of the program waits for the call, so that the program may be computing on the processor that
+  /// polls. Costs nothing, and may change during the call.
   [[nodiscard]] virtual bool is_unawaited() const noexcept { return false; }
 };
 

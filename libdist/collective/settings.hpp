@@ -1,4 +1,4 @@
-// The variables that say how a world's collectives run, beside those of the world itself.
+// The variables that configure a world's collectives, beside those of the world itself.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ inline constexpr std::string_view single_copy = "AMLDIST_SINGLE_COPY";
 /// The table, sorted by name.
 [[nodiscard]] std::span<const SettingDescription> setting_descriptions() noexcept;
 
-/// Long messages of a node in a single copy: never, where that is faster, or also reductions of ranks that are near.
+/// Long messages of a node in a single copy: never, if that is faster, or also reductions of ranks that are near.
 enum class SingleCopyPolicy : std::uint8_t { off, on, always };
 
 /// The settings of a communicator.

@@ -16,7 +16,7 @@ using text::concat;
 
 constexpr std::size_t longest_answer = 64 * 1024;
 
-/// What must be equal on all nodes: the partitions of all judged ports. A GID index need not be: NCCL chooses one for
+/// What must be equal on all nodes: the partitions of all judged ports. GID indices may differ: NCCL chooses one for
 /// each device.
 std::string traits_of(const NodeFacts& node, const CheckRequest& request) {
   constexpr std::size_t longest = 64;  // of a vote

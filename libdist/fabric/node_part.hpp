@@ -18,14 +18,14 @@ struct NodePart {
   bool verified = false;  ///< at least one port was judged
   std::string hca;        ///< for NCCL_IB_HCA: "=mlx5_ib0:1,..."; empty without ports
   std::string gid_index;  ///< for NCCL_IB_GID_INDEX; empty: NCCL finds it itself
-  std::string traits;     ///< what must be equal on all nodes: "0x0018,0x0022", the partitions; "-": none
+  std::string traits;     ///< what must be equal on all nodes: "0x0018,0x0022", the partitions; "-" without partitions
 
   [[nodiscard]] bool is_good() const noexcept;
 };
 
 /// Verifies this node in a separate process, which is killed after `timeout`: a driver whose firmware does not respond
-/// can block a reader of sysfs for a minute. No answer is a failed check. `sku` empty: none expected.
-/// `unknown_fails`: under `require` a check that is unknown comes back as failed.
+/// can block a reader of sysfs for a minute. No answer is a failed check. `sku` is empty if no SKU is expected.
+/// `unknown_fails`: under `require` an unknown check counts as failed.
 [[nodiscard]] NodePart verify_node_apart(launch::RdmaPolicy policy, const std::string& sku, bool unknown_fails,
                                          const EnvironmentReader& environment, std::chrono::milliseconds timeout);
 

@@ -14,7 +14,7 @@ using text::concat;
 
 constexpr char part_mark = '\f';
 
-/// What a node's leader works with. Other ranks have nothing.
+/// What a node's leader uses; empty on other ranks.
 struct OwnPart {
   NodeFacts node;
   NodeSummary summary;
@@ -77,9 +77,9 @@ Result<PairResults> run_ring(const Exchange& exchange, const WorldPlace& place, 
                              const RingPlan& plan, const Gathered& gathered) {
   const std::string present = place.leads ? "." : "";
   if (own.ring) own.ring->connect(gathered.endpoints[plan.from], gathered.endpoints[plan.to]);
-  if (auto connected = texts_of_nodes(exchange, present, place.nodes); !connected) return connected.error();
+  if (auto status = texts_of_nodes(exchange, present, place.nodes); !status) return status.error();
   if (own.ring) own.ring->write();
-  if (auto written = texts_of_nodes(exchange, present, place.nodes); !written) return written.error();
+  if (auto status = texts_of_nodes(exchange, present, place.nodes); !status) return status.error();
   std::string lines = place.leads ? "\n" : "";
   if (own.ring) {
     own.ring->compare("");
@@ -136,7 +136,7 @@ Result<WorldReport> verify_world(const WorldPlace& place, const Result<CheckRequ
   WorldReport out;
   out.report = verify_job(gathered->summaries, *pairs, request ? request->policy : launch::RdmaPolicy::require);
   for (const Check& check : out.report.checks) {
-    // A node's own warnings were printed before the nodes met. Do not repeat them.
+    // A node's own warnings were printed before the nodes exchanged anything; they are not repeated.
     const bool is_new = check.verdict == Verdict::warn && !is_of_a_node(gathered->summaries, check);
     if (is_new) out.warnings.push_back(sentence(check));
   }

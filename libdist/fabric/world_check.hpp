@@ -35,7 +35,7 @@ using Exchange = std::function<Result<std::vector<std::string>>(const std::strin
 
 /// The same on every rank.
 struct WorldReport {
-  std::string failure;                ///< empty: verified; else the first failed check with evidence and remedy
+  std::string failure;                ///< empty if verified; else the first failed check with evidence and remedy
   std::vector<std::string> warnings;  ///< warnings that only the comparison of nodes shows
   Report report;
 };

@@ -26,13 +26,13 @@ constexpr auto table = std::to_array<SettingDescription>({
     {variable::node_name, "`amldist_init()`", "name", "the host name",
      "ranks with different names share no memory; tests simulate several nodes on one machine with it"},
     {variable::port_range, "`amldist_init()`", "`LO-HI[,LO-HI]...`",
-     "any; rank 0 is met at `MASTER_PORT` + 48 ([decision 5](decisions/0005-port-by-hash-and-stride.md))",
-     "ports on which the ranks listen, rank 0's meeting place included; the same on all ranks"},
+     "any; rank 0 listens at `MASTER_PORT` + 48 ([decision 5](decisions/0005-port-by-hash-and-stride.md))",
+     "ports on which the ranks listen, rank 0 included; the same on all ranks"},
     {variable::timeout, "`amldist_init()`", "milliseconds, 1 to 2147483647", "300000",
-     "deadline of each call, where the program gives none"},
+     "deadline of each call, if the program sets none"},
     {variable::transport, "`amldist_init()`", "`tcp`, `mpi`",
      "MPI if the program has initialised Open MPI on every rank, else TCP",
-     "what carries host buffers between nodes; with `mpi` here or in `AMLDIST_BOOTSTRAP`, MPI is initialised where the "
+     "what carries host buffers between nodes; with `mpi` here or in `AMLDIST_BOOTSTRAP`, MPI is initialised if the "
      "program has not done it"},
     {variable::mpi_yields, "`amldist_init()`", "`1`, `true`", "no",
      "Open MPI's own: a process that waits in MPI yields its processor; waits in libamldist do the same"},

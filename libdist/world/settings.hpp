@@ -1,4 +1,5 @@
-// The variables that say how the processes of a step become a world. They are read once, and passed on as a value.
+// The variables that configure how the processes of a step become a world. They are read once, and passed on as a
+// value.
 #pragma once
 
 #include <chrono>

@@ -16,13 +16,13 @@
 namespace amldist::spank {
 namespace {
 
-/// Writes a new file: STEM.txt, or STEM-2.txt, STEM-3.txt and so on where a name is taken, by whatever it is. Its path;
-/// empty where it cannot be written.
+/// Writes a new file: STEM.txt, or STEM-2.txt, STEM-3.txt and so on if a name is taken by a file of any type. Returns
+/// its path; empty if it cannot be written.
 std::string write_new_file(const std::string& stem, const std::string& text) {
   constexpr int most_names = 100;
   for (int number = 1; number <= most_names; ++number) {
     std::string path = text::concat({stem, number == 1 ? "" : text::concat({"-", std::to_string(number)}), ".txt"});
-    // O_EXCL follows no link either, and O_NOFOLLOW and O_NONBLOCK hold on a file system that does not keep to that.
+    // O_EXCL does not follow links either; O_NOFOLLOW and O_NONBLOCK help on a file system that ignores that.
     constexpr int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
     const FileDescriptor file(::open(path.c_str(), flags, 0600));
     if (!file && errno == EEXIST) continue;
@@ -33,7 +33,7 @@ std::string write_new_file(const std::string& stem, const std::string& text) {
   return {};
 }
 
-/// What glibc calls at the end of the process, before it would hand on the status of the tasks.
+/// glibc calls it at the end of the process, before the process would exit with the status of the tasks.
 void leave(int /*status*/, void* wanted) {
   std::fflush(nullptr);
   ::_exit(static_cast<int>(reinterpret_cast<std::intptr_t>(wanted)));
@@ -48,12 +48,12 @@ std::string write_hang_report(const std::string& step, const std::string& report
 }
 
 void end_srun_with(int status) noexcept {
-  // srun unloads its plugins before it exits; this one has to stay for leave().
+  // srun unloads its plugins before it exits; this one must stay loaded for leave().
   Dl_info own = {};
   static const char anchor = 0;
   if (::dladdr(&anchor, &own) == 0 || ::dlopen(own.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == nullptr)
     return;
-  // The status travels as a pointer's value.
+  // The status is passed as a pointer's value.
   static_cast<void>(::on_exit(
       leave, reinterpret_cast<void*>(static_cast<std::intptr_t>(status))));  // NOLINT(performance-no-int-to-ptr)
 }

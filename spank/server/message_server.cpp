@@ -41,7 +41,7 @@ std::optional<std::string> MessageServer::take_vote(std::string_view datagram) {
   return to_datagram(fabric_.answer(), step_.token);
 }
 
-/// For a node that puts up or reads a notice. One that waits for the notice of a sick node is told that the step has
+/// For a node that posts or reads a notice. A node that waits for the notice of a sick one is told that the step has
 /// been decided.
 std::optional<std::string> MessageServer::take_notice(std::string_view datagram) {
   if (const auto notice = step::Notice::parse(datagram, step_.token)) {
@@ -57,7 +57,7 @@ std::optional<std::string> MessageServer::take_notice(std::string_view datagram)
   return notice != nullptr ? notice->to_datagram(step_.token) : to_datagram(step::MessageType::not_yet, step_.token);
 }
 
-/// Takes a node's traits if they are there as a whole; when those of all nodes are, says what differs.
+/// Takes a node's traits once they are complete; when those of all nodes are, reports the differences.
 void MessageServer::compare_nodes(std::uint32_t node) {
   std::string text;
   std::uint32_t pieces = 1;
@@ -70,7 +70,7 @@ void MessageServer::compare_nodes(std::uint32_t node) {
   settings_.take(node, text);
   for (const fabric::Difference& each : settings_.differences()) {
     const std::string sentence = text::concat({each.check, ": ", each.finding.evidence, ": ", each.finding.remedy});
-    if (each.finding.verdict == fabric::Verdict::fail) fabric_.object(settings_.policy(), sentence);
+    if (each.finding.verdict == fabric::Verdict::fail) fabric_.reject(settings_.policy(), sentence);
     else if (step_.tell != nullptr) step_.tell(text::concat({"the nodes differ: ", sentence}));
   }
   if (const auto line = fabric_.line(); line && step_.tell != nullptr) step_.tell(*line);
@@ -89,7 +89,7 @@ std::optional<std::string> MessageServer::answer(step::MessageType type, Clock::
       no_address_ = true;
       return to_datagram(step::MessageType::heard, step_.token);
     default:
-      return std::nullopt;  // those that only srun sends
+      return std::nullopt;  // messages that only srun sends
   }
 }
 

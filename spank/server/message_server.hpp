@@ -1,4 +1,4 @@
-// What srun, or the node that takes its place, answers to the messages of a step's nodes.
+// How srun, or the node that replaces it, answers the messages of a step's nodes.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@
 
 namespace amldist::spank {
 
-/// Keeps what the nodes tell, and answers what they ask. Whoever has the step's token can send it anything: what does
-/// not fit the step's size is dropped, so memory is bounded by that size and the limit of notices.
+/// Keeps what the nodes report, and answers their questions. Any process with the step's token can send anything: what
+/// does not fit the step's size is dropped, so memory is bounded by that size and the limit of notices.
 class MessageServer {
  public:
   struct Step {
     std::uint64_t token = 0;
     std::uint32_t tasks = 0;  ///< 0: not known
     std::uint32_t nodes = 0;  ///< 0: not known
-    std::string record = {};  ///< the launch record, for nodes that ask; empty: none
+    std::string record = {};  ///< the launch record, for nodes that ask; may be empty
     std::size_t most_notices = step::TextExchange::most_bytes;
-    void (*tell)(std::string_view line) noexcept = nullptr;  ///< where lines for the user go
+    void (*tell)(std::string_view line) noexcept = nullptr;  ///< prints lines for the user
   };
 
   explicit MessageServer(Step step);
@@ -53,7 +53,7 @@ class MessageServer {
   step::TextExchange texts_;
   fabric::SettingsComparison settings_;
   std::string address_;      ///< from rank 0's node
-  bool no_address_ = false;  ///< rank 0's node has none
+  bool no_address_ = false;  ///< rank 0's node has no address
 };
 
 }  // namespace amldist::spank

@@ -1,4 +1,4 @@
-// spank_t with types: items as Results, variables of any length.
+// A typed spank_t: items as Results, variables of any length.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +28,14 @@ class Handle {
   /// S_JOB_LOCAL_TO_GLOBAL_ID for one local id below the local task count.
   [[nodiscard]] Result<std::uint32_t> global_rank(std::uint32_t local_id) const;
 
-  /// The first word of the task's command, in task_init; empty: not known.
+  /// The first word of the task's command, in task_init; empty if not known.
   [[nodiscard]] std::string program() const;
 
   /// A variable of the job's (in task_init: the task's) environment; remote contexts only.
   [[nodiscard]] std::optional<std::string> variable(std::string_view name) const;
   /// The same as a function; valid as long as this handle, which must not move meanwhile.
   [[nodiscard]] EnvironmentReader environment() const;
-  /// Errors: unavailable if any variable so far could not be read. Ask after reading: a variable that is taken for
+  /// Errors: unavailable if any variable so far could not be read. Call it after reading: a variable wrongly taken for
   /// unset would give this task another environment than the others get.
   [[nodiscard]] Result<void> environment_was_read() const;
   /// Writes a patch. Errors: internal, with the variable's name.
@@ -43,7 +43,7 @@ class Handle {
 
  private:
   spank_t spank_;
-  mutable std::optional<spank_err_t> read_error_;  // the first of variable()
+  mutable std::optional<spank_err_t> read_error_;  // the first error of variable()
 };
 
 }  // namespace amldist::spank

@@ -38,7 +38,7 @@ std::string slurm_reason() {
   return reason != nullptr ? reason : "unknown reason";
 }
 
-/// Whether an error number of libslurm means that a request or its answer did not get through.
+/// Whether an error number of libslurm means that a request or its answer was lost.
 bool is_out_of_reach(int error) {
   return error >= SLURM_COMMUNICATIONS_CONNECTION_ERROR && error < SLURM_NO_CHANGE_IN_DATA;
 }
@@ -46,14 +46,14 @@ bool is_out_of_reach(int error) {
 struct LayoutDeleter {
   void operator()(slurm_step_layout_t* layout) const noexcept {
     auto* const destroy = find_function<int(slurm_step_layout_t*)>("slurm_step_layout_destroy");
-    if (destroy == nullptr) return;  // one leak in an srun is better than freeing it in a wrong way
+    if (destroy == nullptr) return;  // a leak in one srun is better than a wrong free
     destroy(layout);
   }
 };
 using Layout = std::unique_ptr<slurm_step_layout_t, LayoutDeleter>;
 
-/// slurm_kill_job_step takes two numbers, from 23.11 on with flags, and from 25.11 on a step id; the header at hand
-/// says which.
+/// slurm_kill_job_step takes two numbers, from 23.11 on with flags, and from 25.11 on a step id; the installed header
+/// decides.
 template <typename Kill>
 int kill_step(Kill* kill, std::uint32_t job_id, std::uint32_t step_id, std::uint16_t signal) {
   if constexpr (std::is_invocable_v<Kill, std::uint32_t, std::uint32_t, std::uint16_t>) {
@@ -125,7 +125,7 @@ Result<Layout> get_layout(std::uint32_t job_id, std::uint32_t step_id, std::uint
   return layout;
 }
 
-/// A message of slurmctld's and the function that frees it.
+/// A message of slurmctld and the function that frees it.
 template <typename Message>
 class Owned {
  public:
@@ -154,7 +154,7 @@ struct FoundComponent {
 
 constexpr std::uint32_t most_components = 128;  // MAX_HET_JOB_COMPS in Slurm
 
-/// A job's record in slurmctld's answer, nullptr without one.
+/// A job's record in slurmctld's answer, or nullptr.
 const slurm_job_info_t* record_of(const job_info_msg_t& jobs, std::uint32_t job_id) {
   const std::span records(jobs.job_array, jobs.record_count);
   const auto found = std::ranges::find_if(records, [job_id](const auto& job) { return job.job_id == job_id; });
@@ -162,7 +162,7 @@ const slurm_job_info_t* record_of(const job_info_msg_t& jobs, std::uint32_t job_
 }
 
 /// The jobs of the heterogeneous job that this job is a component of, in the order of their components; empty for any
-/// other job. Nothing is asked about other jobs: slurmctld names the first component, whose answer has them all.
+/// other job. Other jobs are not asked for: slurmctld names the first component, whose answer has them all.
 std::vector<std::uint32_t> jobs_beside(std::uint32_t job_id) {
   auto* const load = find_function<decltype(::slurm_load_job)>("slurm_load_job");
   Owned<job_info_msg_t> own("slurm_free_job_info_msg");
@@ -235,7 +235,7 @@ void name_job(Description& description, std::uint32_t job_id) {
   }
 }
 
-/// Whether nothing but its tasks themselves ends the steps of a job in this state.
+/// Whether only the tasks themselves end the steps of a job in this state.
 bool leaves_its_steps_alone(std::uint32_t job_state) noexcept {
   switch (job_state & JOB_STATE_BASE) {
     case JOB_RUNNING:
@@ -268,7 +268,7 @@ Result<HeterogeneousLayout> fetch_heterogeneous_layout(std::uint32_t job_id, std
   launch::Components step;
   std::vector<launch::Component> components;
   for (const FoundComponent& found : find_components(job_id, step_id, search)) {
-    if (auto joined = join(step, *found.layout); !joined) return joined.error();
+    if (auto status = join(step, *found.layout); !status) return status.error();
     components.push_back({found.job_id, found.layout->task_cnt, found.layout->node_list});
   }
   if (search.tasks != 0 && step.tasks() != search.tasks) {
@@ -398,7 +398,7 @@ bool is_being_debugged() noexcept {
 }
 
 std::optional<std::pair<std::uint16_t, std::uint16_t>> srun_port_range() {
-  // uint16_t *slurm_get_srun_port_range(void): not in slurm.h, but what srun itself asks for its ports
+  // uint16_t *slurm_get_srun_port_range(void): not in slurm.h, but called by srun itself for its ports
   // (src/common/slurm_protocol_api.h); two numbers that belong to the configuration.
   auto* const get = find_function<std::uint16_t*()>("slurm_get_srun_port_range");
   const std::uint16_t* const range = get != nullptr ? get() : nullptr;

@@ -1,5 +1,5 @@
 // The few functions of libslurm that the plugin calls beyond SPANK. Each is looked up at run time in the process that
-// loaded the plugin, which must load also where a release of Slurm lacks one of them.
+// loaded the plugin, because the plugin must also load if a release of Slurm lacks one of them.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ namespace amldist::spank {
 /// Nodes and exact task map of a step, from slurmctld: one remote call. Errors: unavailable, with Slurm's reason.
 [[nodiscard]] Result<launch::Placement> fetch_step_layout(std::uint32_t job_id, std::uint32_t step_id);
 
-/// Where the components of a heterogeneous step are looked for.
+/// Where to look for the components of a heterogeneous step.
 struct ComponentSearch {
   /// Jobs that may each run one, in the order of its ranks. nullopt: the components of the step's own heterogeneous
   /// job, as slurmctld lists them.
@@ -41,7 +41,7 @@ struct HeterogeneousLayout {
                                                                      const ComponentSearch& search);
 
 /// The active features of each of these nodes, as Slurm writes them ("ib,h100"), in their order. One remote call, whose
-/// answer is about all nodes of the cluster. Errors: unavailable, also where slurmctld does not know a node.
+/// answer covers all nodes of the cluster. Errors: unavailable, also if slurmctld does not know a node.
 [[nodiscard]] Result<std::vector<std::string>> fetch_node_features(const Hostlist& hosts);
 
 /// The IPv4 address by which Slurm reaches a node (NodeAddr in slurm.conf). No remote call beyond a name look-up.
@@ -54,27 +54,27 @@ struct HeterogeneousLayout {
 /// Sends a signal to every task of a step on every node. Errors: unavailable.
 [[nodiscard]] Result<void> signal_step(std::uint32_t job_id, std::uint32_t step_id, int signal);
 
-/// KillWait of slurm.conf: the time between a polite signal and SIGKILL. 30 s where it cannot be asked for.
+/// KillWait of slurm.conf: the time between SIGTERM and SIGKILL. 30 s if it is not available.
 [[nodiscard]] std::chrono::seconds kill_wait();
 
 /// Whether something other than its tasks ended a job: it was cancelled or requeued, ran into its time limit, lost its
 /// resources. False if slurmctld does not answer. One remote call.
 [[nodiscard]] bool job_was_ended(std::uint32_t job_id);
 
-/// A job's comment, empty without one. One remote call. Errors: unavailable.
+/// A job's comment, which may be empty. One remote call. Errors: unavailable.
 [[nodiscard]] Result<std::string> comment_of_job(std::uint32_t job_id);
 
-/// Replaces a job's comment, with the rights of the user whose process this is. One remote call. Errors: unavailable.
+/// Replaces a job's comment, with the rights of this process's user. One remote call. Errors: unavailable.
 [[nodiscard]] Result<void> set_comment_of_job(std::uint32_t job_id, std::string comment);
 
 /// A step's own time limit, from slurmctld.
 struct StepLimit {
   bool answered = true;  ///< false: slurmctld cannot be reached; libslurm tries for long (26.05: twenty seconds)
-  std::optional<std::chrono::seconds> left = {};  ///< below zero where it is used up; nullopt without a limit
+  std::optional<std::chrono::seconds> left = {};  ///< negative if it has passed; nullopt if there is no limit
 };
 
-/// Asks for it. slurmctld forgets a step as soon as its last node is done (26.05: as soon as it has ended the step), so
-/// ask before. One remote call.
+/// Requests it. slurmctld forgets a step as soon as its last node is done (26.05: as soon as it has ended the step), so
+/// call it before. One remote call.
 [[nodiscard]] StepLimit limit_of_step(std::uint32_t job_id, std::uint32_t step_id);
 
 /// KillOnBadExit of slurm.conf; false if slurmctld does not answer. One remote call.
@@ -83,7 +83,7 @@ struct StepLimit {
 /// Whether a parallel debugger controls this srun (MPIR): then slurmstepd traces the processes that it starts.
 [[nodiscard]] bool is_being_debugged() noexcept;
 
-/// SrunPortRange of slurm.conf, first and last port; nullopt without one.
+/// SrunPortRange of slurm.conf, first and last port; nullopt if it is not set.
 [[nodiscard]] std::optional<std::pair<std::uint16_t, std::uint16_t>> srun_port_range();
 
 }  // namespace amldist::spank

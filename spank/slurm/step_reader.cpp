@@ -62,11 +62,11 @@ std::vector<NodeShare> possible_shares(const step::LaunchRecord& record, const N
   return shares;
 }
 
-/// This slurmstepd's share; nullopt when the record does not tell.
+/// This slurmstepd's share; nullopt if the record does not say.
 std::optional<NodeShare> find_share(const step::LaunchRecord& record, const NodeItems& items,
                                     const launch::Placement& placement) {
   std::vector<NodeShare> shares = possible_shares(record, items);
-  if (shares.size() > 1) {  // components inside one job never share a node, so the node's name tells them apart
+  if (shares.size() > 1) {  // components inside one job never share a node, so the node's name identifies the share
     std::erase_if(shares, [own = own_host_name()](const NodeShare& share) { return share.host != own; });
   }
   if (shares.size() != 1) return std::nullopt;
@@ -76,7 +76,8 @@ std::optional<NodeShare> find_share(const step::LaunchRecord& record, const Node
   return agrees ? std::optional(std::move(shares.front())) : std::nullopt;
 }
 
-/// From the record of a heterogeneous step. nullopt for a record of another step, which a process of the user's sent.
+/// From the record of a heterogeneous step. nullopt for a record of another step, which a process of the user may have
+/// sent.
 std::optional<StepReading> read_from_components(const step::LaunchRecord& record, const NodeItems& items,
                                                 std::uint32_t tasks) {
   const auto has_us =
@@ -113,7 +114,7 @@ std::optional<StepReading> read_from_srun(const NodeItems& items, std::uint32_t 
   return read(ask(*srun, step::MessageType::which_record, step::Subject::record, attempts));
 }
 
-/// What srun's record would say about a step with this layout: every node comes to the same.
+/// What srun's record would say about a step with this layout: every node computes the same.
 Result<StepReading> read_without_record(const launch::Spec& spec, const launch::SitePolicy& policy,
                                         launch::Placement placement, std::uint32_t job_id,
                                         std::vector<std::uint32_t> ranks) {
@@ -129,8 +130,8 @@ Result<StepReading> read_without_record(const launch::Spec& spec, const launch::
       std::move(*features), std::move(*peers)};
 }
 
-/// Where srun does not answer: every node of every component asks slurmctld, and gets the same result. Root asks here:
-/// so what the user's environment says about the components, such as SLURM_JOB_ID_HET_GROUP_0, does not count.
+/// Used if srun does not answer: every node of every component asks slurmctld, and gets the same result. This runs as
+/// root, so variables of the user's environment about the components, such as SLURM_JOB_ID_HET_GROUP_0, are ignored.
 Result<StepReading> read_components_from_controller(const launch::Spec& spec, const launch::SitePolicy& policy,
                                                     const NodeItems& items, std::uint32_t tasks) {
   auto layout = fetch_heterogeneous_layout(items.job_id, items.step_id, {.jobs = std::nullopt, .tasks = tasks});
@@ -138,7 +139,7 @@ Result<StepReading> read_components_from_controller(const launch::Spec& spec, co
   return read_without_record(spec, policy, std::move(layout->placement), layout->components.front().job_id, {});
 }
 
-/// Where no srun made a record: every node asks slurmctld, or the job's step manager.
+/// Used if no srun made a record: every node asks slurmctld, or the job's step manager.
 Result<StepReading> read_from_controller(const launch::Spec& spec, const launch::SitePolicy& policy,
                                          const NodeItems& items) {
   auto placement = fetch_step_layout(items.job_id, items.step_id);

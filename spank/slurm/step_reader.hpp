@@ -32,12 +32,13 @@ struct NodeItems {
 /// The whole step, as all of its nodes must agree on it.
 struct StepReading {
   launch::Placement placement;
-  std::string address;               ///< for MASTER_ADDR, before the user's requests; or "@IFACE"
-  PortRanges ports;                  ///< to hash into
-  std::uint32_t job_id = 0;          ///< the whole job's: in a heterogeneous step the first component's
-  std::vector<std::uint32_t> ranks;  ///< over the whole step, of this slurmstepd's tasks; empty: only they will know
-  launch::NodeFeatures features;     ///< of the nodes, as far as the site has rules for them
-  launch::NodeHosts peers;           ///< how the nodes are named where all of them are
+  std::string address;       ///< for MASTER_ADDR, before the user's requests; or "@IFACE"
+  PortRanges ports;          ///< to hash into
+  std::uint32_t job_id = 0;  ///< the whole job's: in a heterogeneous step the first component's
+  std::vector<std::uint32_t>
+      ranks;  ///< of this slurmstepd's tasks, over the whole step; empty if only the tasks will know
+  launch::NodeFeatures features;  ///< of the nodes, as far as the site has rules for them
+  launch::NodeHosts peers;        ///< the names of the nodes, for kinds that name all of them
 };
 
 /// The nodes' features for which the site has rules, from slurmctld. Without such rules slurmctld is not asked. Errors:
@@ -48,7 +49,7 @@ struct StepReading {
 /// Reads the items. Errors: unavailable, or mismatch when they contradict each other.
 [[nodiscard]] Result<NodeItems> read_items(const Handle& handle);
 
-/// Reads the step from srun's record; where no srun made one, from Slurm. When the step has more tasks than this
+/// Reads the step from srun's record, or from Slurm if no srun made one. When the step has more tasks than this
 /// component, srun is asked for the record; without an answer within two seconds, slurmctld for the components.
 [[nodiscard]] Result<StepReading> read_step(const launch::Spec& spec, const launch::SitePolicy& policy,
                                             const NodeItems& items, const EnvironmentReader& environment,

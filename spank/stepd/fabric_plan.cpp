@@ -219,12 +219,12 @@ std::string refusal(const FabricPlan& plan, const Check& failure) {
 
 /// The vote of a node whose first failure is `failure`.
 void explain(step::FabricVote& vote, const FabricPlan& plan, const Check& failure, bool refused, bool ended) {
-  vote.torn = failure.id == "ib.pair";
-  vote.ended = ended && refused;
-  if (vote.ended) {
+  vote.link_failed = failure.id == "ib.pair";
+  vote.killed = ended && refused;
+  if (vote.killed) {
     vote.text = refusal(plan, failure);
   } else {
-    vote.text = vote.torn ? sentence(failure) : concat({plan.host, ": ", sentence(failure)});
+    vote.text = vote.link_failed ? sentence(failure) : concat({plan.host, ": ", sentence(failure)});
   }
 }
 

@@ -26,7 +26,7 @@ namespace {
 constexpr std::uint64_t token = 0x00c0ffee00c0ffeeULL;
 const Clock::time_point now{};
 
-/// A UDP port that nobody has: tests run beside each other.
+/// A free UDP port: tests run beside each other.
 std::uint16_t free_port() {
   const FileDescriptor socket = step::open_socket();
   sockaddr_in own = {};

@@ -12,7 +12,7 @@ namespace amldist::tools {
 
 struct ExplainOptions;
 
-/// A subcommand: `app` has been parsed when the user asks for it; `run` does the work and returns the exit status.
+/// A subcommand: `app` has been parsed if the user asked for it; `run` does the work and returns the exit status.
 struct Command {
   const CLI::App* app;
   std::function<int()> run;
@@ -25,7 +25,7 @@ struct Command {
 [[nodiscard]] Command add_explain(CLI::App& app);
 [[nodiscard]] Command add_trace(CLI::App& app);
 
-/// The options that describe a step that does not run, common to explain and doctor.
+/// The options that describe a step that does not run, shared by explain and doctor.
 void add_layout(CLI::App& command, ExplainOptions& options);
 
 }  // namespace amldist::tools

@@ -35,7 +35,7 @@ int exec_command(std::vector<std::string> words) {
   if (!words.empty() && (words.front() == "--help" || words.front() == "-h")) return print_help();
   if (!words.empty() && words.front() == "--") words.erase(words.begin());
   if (words.empty()) {
-    commands::say("exec: no command is given: write aml-dist exec -- COMMAND");
+    commands::say("exec: the command is missing: write aml-dist exec -- COMMAND");
     return commands::exit_usage;
   }
   for (std::string& word : words) {

@@ -6,9 +6,8 @@
 
 namespace amldist::tools {
 
-/// `words` is what follows "exec": an optional "--" and the command. Becomes the command, or returns the exit status: 2
-/// for a wrong call or a variable that is not set, 127 or 126 as a shell would for a program that is not there or does
-/// not run.
+/// `words` follow "exec": an optional "--" and the command. Becomes the command, or returns the exit status: 2 for a
+/// wrong call or a variable that is not set, 127 or 126 like a shell for a program that does not exist or cannot run.
 int exec_command(std::vector<std::string> words);
 
 }  // namespace amldist::tools

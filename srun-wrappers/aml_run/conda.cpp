@@ -24,7 +24,7 @@ nlohmann::ordered_json json_of(const YamlValue& value) {
   return out;
 }
 
-/// "python=3.11.*", "conda-forge::pip": all that conda installs where pip does the rest.
+/// "python=3.11.*", "conda-forge::pip": all that conda installs if pip does the rest.
 Result<void> read_package(std::string_view entry, PythonPackages& out) {
   const auto channel = entry.find("::");
   const std::string_view package = channel == std::string_view::npos ? entry : entry.substr(channel + 2);

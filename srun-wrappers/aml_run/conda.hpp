@@ -1,4 +1,4 @@
-// What a conda file says.
+// Reads a conda file.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace amldist::run {
 
-/// The text of `environment.conda_file`: a file from `folder`, or what stands there itself. Errors: it cannot be read.
+/// The text of `environment.conda_file`: a file from `folder`, or the inline text. Errors: it cannot be read.
 [[nodiscard]] Result<std::string> conda_text(const std::string& file, const std::string& folder,
                                              const YamlValue& value);
 
-/// The environment that the site makes of it. Errors: the text is not YAML; uv is to make it, and it has packages that
-/// pip does not install.
+/// The environment that the site makes of it. Errors: the text is not YAML; the site uses uv, and the file has packages
+/// that pip does not install.
 [[nodiscard]] Result<CondaEnvironment> conda_environment(const CondaPolicy& policy, std::string text);
 
 }  // namespace amldist::run

@@ -1,4 +1,4 @@
-// An input behind https: as a file that the job's first node fetches once.
+// An input behind https:, kept as a file that the job's first node fetches once.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace amldist::run {
 
-/// Where a URL's file is kept below `shared_folder`: UID/HOST/PATH. nullopt: it is not https:, or names no file.
+/// Where a URL's file is kept below `shared_folder`: UID/HOST/PATH. nullopt if it is not https:, or names no file.
 [[nodiscard]] std::optional<Download> download_of(const std::string& shared_folder, const std::string& url);
 
 }  // namespace amldist::run

@@ -13,7 +13,7 @@ using text::concat;
 constexpr std::string_view opening = "${{";
 constexpr std::string_view closing = "}}";
 
-/// The characters of `value` that bash acts on outside of quotes.
+/// The characters of `value` that are special to bash outside of quotes.
 std::string active_characters(std::string_view value, std::string_view active) {
   std::string out;
   for (const char c : value) {

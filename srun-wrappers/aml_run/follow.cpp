@@ -31,10 +31,10 @@ using text::concat;
 
 constexpr std::chrono::milliseconds output_interval{500};
 constexpr std::chrono::milliseconds shortest_question{1000};
-constexpr int most_waits_for_record = 4;                     // a script that was killed writes no end
-constexpr std::chrono::milliseconds longest_question{5000};  // many followers must not be a load for slurmctld
+constexpr int most_waits_for_record = 4;                     // a killed script writes no end
+constexpr std::chrono::milliseconds longest_question{5000};  // many followers must not overload slurmctld
 
-/// Interrupts as something to poll, for as long as this lives.
+/// Interrupts as a descriptor for poll(), while this object lives.
 class Interrupts {
  public:
   Interrupts() {
@@ -42,7 +42,7 @@ class Interrupts {
     descriptor_ = FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   }
 
-  /// The signal that came within `time`, if one did.
+  /// The signal that arrived within `time`, if any.
   std::optional<int> wait(std::chrono::milliseconds time) {
     pollfd end{descriptor_.get(), POLLIN, 0};
     if (::poll(&end, 1, static_cast<int>(time.count())) <= 0) return std::nullopt;
@@ -58,8 +58,8 @@ class Interrupts {
   FileDescriptor descriptor_;
 };
 
-/// What the job's script and srun have written so far; nullopt: nothing, or not about this run of the job. The file
-/// must be the user's own.
+/// What the job's script and srun have recorded so far; nullopt if nothing, or if it concerns another run of the job.
+/// The file must belong to the user.
 std::optional<step::JobRecord> read_record(const std::string& path, const JobState& state, const std::string& id) {
   const auto text = read_own_file(path, step::longest_job_record);
   auto record = text ? step::JobRecord::parse(*text) : std::nullopt;
@@ -67,7 +67,7 @@ std::optional<step::JobRecord> read_record(const std::string& path, const JobSta
   return is_current ? std::move(record) : std::nullopt;
 }
 
-/// A file that somebody else writes, read as it grows.
+/// A file that another process writes, read as it grows.
 class GrowingFile {
  public:
   explicit GrowingFile(std::string path) : path_(std::move(path)) {}
@@ -128,7 +128,7 @@ class Follower {
     }
     silent_ = false;
     const bool changed = state->state != state_.state || state->reason != state_.reason || state->nodes != state_.nodes;
-    // The accounting does not know the files.
+    // The accounting does not store the files.
     if (state->output.empty()) state->output = state_.output;
     if (state->error.empty()) state->error = state_.error;
     state->restarts = std::max(state->restarts, state_.restarts);
@@ -177,7 +177,8 @@ class Follower {
     return {state_, record ? std::move(record->first_failure) : std::nullopt, seconds(), false};
   }
 
-  /// Slurm has forgotten the job, and keeps no accounting: it ended as its script has recorded. false: it has not.
+  /// Slurm has forgotten the job, and keeps no accounting: it ended as its script has recorded. false if there is no
+  /// record.
   bool end_by_record() {
     const auto record = read_record(record_, state_, id_);
     if (!record || !record->ended) return false;
@@ -187,7 +188,7 @@ class Follower {
     return true;
   }
 
-  /// What an interrupt means. true: stop following.
+  /// Handles an interrupt. true: stop following.
   bool answer(int signal) {
     const bool ask_first =
         signal == SIGINT && ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1 && !cancelled_;

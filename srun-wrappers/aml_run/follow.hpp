@@ -1,5 +1,5 @@
-// `aml-run --wait`: a job from the queue to its end. How it ends Slurm says, and the record that its script and srun
-// write (step/messages/job_record.hpp); the job's output is copied and never read.
+// `aml-run --wait`: follows a job from the queue to its end. Slurm and the record that its script and srun write
+// (step/messages/job_record.hpp) say how it ended; the job's output is copied and never interpreted.
 #pragma once
 
 #include <optional>
@@ -16,17 +16,17 @@ struct Followed {
   JobState state;
   std::optional<step::JobRecord::FailedTask> first_failure;  ///< as srun recorded it
   double seconds = 0;                                        ///< since it was submitted
-  bool detached = false;                                     ///< the user let it go on alone
+  bool detached = false;                                     ///< the user stopped following; the job goes on
 };
 
 /// The exit status of a followed job: that of the task that failed first, if srun recorded one (the tasks that Slurm
 /// killed after it would hide it), else the job's.
 [[nodiscard]] int exit_status_of(const Followed& followed);
 
-/// Says state and queue reason as they change, and copies the job's output as it comes: to standard output, or to
-/// standard error if `output_on_stderr`. Ctrl-C asks on a terminal whether to cancel; without one, and for SIGTERM, it
-/// cancels. `record` is the path of the job's record, which is removed at the end; a job that Slurm has forgotten ended
-/// as it says. Errors: not_found, Slurm does not know the job.
+/// Prints state and queue reason as they change, and copies the job's output as it arrives: to standard output, or to
+/// standard error if `output_on_stderr`. On a terminal Ctrl-C asks whether to cancel; without a terminal, and for
+/// SIGTERM, it cancels. `record` is the path of the job's record, which is removed at the end; it says how a job ended
+/// that Slurm has forgotten. Errors: not_found, Slurm does not know the job.
 [[nodiscard]] Result<Followed> follow(const std::string& id, const std::string& record, bool output_on_stderr);
 
 }  // namespace amldist::run

@@ -31,7 +31,8 @@ std::string working_folder() {
   return std::filesystem::current_path(ignored).string();
 }
 
-/// The GPUs of one of Azure's sizes, by the table that the fabric checks use. nullopt: it has no GPU, or is not known.
+/// The GPUs of one of Azure's sizes, from the table that the fabric checks use. nullopt if it has no GPU, or is not
+/// known.
 std::optional<std::uint32_t> gpus_of(std::string_view size) {
   const auto table = fabric::load_sku_table("");
   if (!table) return std::nullopt;
@@ -90,7 +91,7 @@ class Translator {
     const YamlValue* const map = job_.find(section);
     return map != nullptr ? map->find(key) : nullptr;
   }
-  /// The number of a key that the table has checked.
+  /// A number that was checked against the table of keys.
   [[nodiscard]] std::uint32_t number_of(std::string_view section, std::string_view key, std::uint32_t otherwise) const {
     const YamlValue* const value = find(section, key);
     if (value == nullptr) return otherwise;
@@ -127,7 +128,8 @@ class Translator {
   Result<void> hardware() {
     if (const YamlValue* const compute = job_.find("compute")) {
       if (const auto line = find_compute(table_, compute->text)) use(*line);
-      else ignore("compute", *compute, "no table says what it is here: choose with --partition and --constraint");
+      else
+        ignore("compute", *compute, "this cluster's tables do not list it: choose with --partition and --constraint");
     }
     const YamlValue* const type = find("resources", "instance_type");
     if (type == nullptr) return {};
@@ -187,13 +189,13 @@ class Translator {
     while (text.ends_with('\n')) text.remove_suffix(1);
     auto line = bindings_.in_command(text, command->location, options_.literal);
     if (!line) return line.error();
-    if (text::trim(line->text).empty()) return wrong(command, "the command is blank when its values are put in");
+    if (text::trim(line->text).empty()) return wrong(command, "the command is blank after its values are inserted");
     plan_.command = ShellLine{std::move(*line)};
     plan_.work.is_azures = true;
     return {};
   }
 
-  /// The environment's image and conda file, as far as the administrator's table says how.
+  /// The environment's image and conda file, as the administrator's table translates them.
   Result<void> software() {
     const YamlValue* const environment = job_.find("environment");
     if (environment == nullptr) return {};
@@ -205,9 +207,10 @@ class Translator {
     }
     const YamlValue* const image = environment->find("image");
     if (image != nullptr && table_.images.by == ImagePolicy::By::nothing) {
-      ignore("environment.image", *image,
-             "no table of the administrator's says how images are run: prepare the software with --setup, or choose a "
-             "container with your site's option");
+      ignore(
+          "environment.image", *image,
+          "the administrator's table does not say how images are run: prepare the software with --setup, or choose a "
+          "container with your site's option");
     } else if (image != nullptr) {
       plan_.container = Container{image->text, table_.images, {}};
     }
@@ -215,7 +218,7 @@ class Translator {
     if (conda == nullptr) return {};
     if (table_.conda.program.empty()) {
       ignore("environment.conda_file", *conda,
-             "no table of the administrator's says how environments are made: prepare the software with --setup");
+             "the administrator's table does not say how environments are made: prepare the software with --setup");
       return {};
     }
     auto text = conda_text(file_, folder_, *conda);
@@ -226,7 +229,7 @@ class Translator {
     return {};
   }
 
-  /// What the container must see besides the working folder.
+  /// Folders that the container must see besides the working folder.
   Result<void> mounts() {
     plan_.downloads = bindings_.downloads();
     if (!plan_.container) return {};
@@ -266,7 +269,7 @@ class Translator {
     return std::ranges::find(plan_.environment, variable, &Variable::name) != plan_.environment.end();
   }
 
-  /// Azure ML names its own store and the experiment; what the user's environment names stays.
+  /// Azure ML names its own store and the experiment; names in the user's environment stay.
   void tracking() {
     plan_.tracking = Tracking{sets("MLFLOW_TRACKING_URI"), {}};
     if (!sets("MLFLOW_EXPERIMENT_NAME")) plan_.tracking->experiment = job_.text_of("experiment_name");
@@ -299,7 +302,7 @@ class Translator {
     return finish_option();
   }
 
-  /// No distribution: one process.
+  /// Without a distribution: one process.
   Result<void> alone(std::uint32_t nodes) {
     plan_.job.set("ntasks", "1");
     if (nodes == 1) return {};
@@ -337,12 +340,12 @@ class Translator {
     plan_.job.set("ntasks", std::to_string(tasks));
     plan_.option += concat({",worker_count=", std::to_string(workers)});
     if (servers > 0) plan_.option += concat({",parameter_server_count=", std::to_string(servers)});
-    // As Azure ML does: workers on different nodes first, and the servers go round again.
+    // As Azure ML does: workers on different nodes first, then servers, again from the first node.
     if (tasks > nodes) plan_.step.set("distribution", "cyclic");
     return finish_option();
   }
 
-  /// A command that begins torchrun or its like on each node, as Azure ML's "per-node launch" does.
+  /// A command that starts torchrun or a similar launcher on each node, as Azure ML's "per-node launch" does.
   Result<void> per_node(std::uint32_t processes) {
     const std::string_view line = std::get<ShellLine>(plan_.command).line.text;
     const auto launcher = launcher_in(line);
@@ -400,7 +403,7 @@ Result<std::string> read_standard_input() {
     if (count == 0) return out;
     if (count < 0 && errno != EINTR) return Error{Errc::unavailable, "standard input cannot be read"};
     if (count > 0) out.append(buffer.data(), static_cast<std::size_t>(count));
-    // parse_yaml() says that it is too long
+    // parse_yaml() reports that it is too long
     if (out.size() > longest_yaml) return out;
   }
 }

@@ -18,15 +18,15 @@ using text::quote;
 using Form = Replacement::Form;
 using YamlKind = YamlValue::Kind;
 
-/// As the SDK writes a literal into the command: true and false are Python's words. What stands in a file is read so
-/// already (yaml_reading.hpp).
+/// As the SDK writes a literal into the command: true and false are Python's words. Values in a file have been read
+/// like that already (yaml_reading.hpp).
 std::string literal_text(const YamlValue& value) {
   if (value.plain && (value.text == "true" || value.text == "TRUE")) return "True";
   if (value.plain && (value.text == "false" || value.text == "FALSE")) return "False";
   return value.text;
 }
 
-/// `root`: the file, in which the value may stand under another key than the job's own input.
+/// `root`: the file, in which the value may be under another key than the job's own input.
 Error out_of_reach(const YamlEntry& entry, const YamlValue& path, const YamlValue* root) {
   std::string key = root != nullptr && path.location.line != 0 ? key_at(*root, path.location) : std::string();
   if (key.empty()) key = concat({"inputs.", entry.key, ".path"});
@@ -179,7 +179,7 @@ Result<Replacement> Bindings::look_up(std::string_view expression) {
 
 namespace {
 
-/// Gives an error its location, unless it has the better one of the input that it speaks of.
+/// Adds the location to an error, unless it has the more precise one of the input in question.
 Error located(std::string_view file, const SourceLocation& location, const Error& error) {
   return error.message.starts_with(file) ? error : error_at(file, location, error.message, error.code);
 }
@@ -210,7 +210,7 @@ Result<FilledText> Bindings::finish(std::string_view text, const SourceLocation&
     known.emplace(name, value.text);
     out.values.push_back({name, value.variable.empty() ? value.text : std::string(), value.variable});
   }
-  // Also where a value comes later: a place where it cannot stand is told at once.
+  // Also if a value comes later: an impossible place is reported at once.
   auto filled = fill_in(text, known, literally);
   if (!filled) return located(file_, location, filled.error());
   const bool waits =

@@ -16,26 +16,26 @@ namespace amldist::run {
 /// Whether `path` is in a cloud: it begins with a scheme that is not file:.
 [[nodiscard]] bool is_remote(std::string_view path);
 
-/// A local path of the file ("./data", "file:///data") made absolute from the job file's folder.
+/// A local path of the file ("./data", "file:///data") made absolute, relative to the job file's folder.
 [[nodiscard]] std::string local_path(const std::string& folder, std::string_view path);
 
 /// The bindings of one job file.
 class Bindings {
  public:
-  /// `file` is named in messages; relative paths are meant from `folder`; outputs without a path come below
-  /// `run_folder`, which warnings quote.
+  /// `file` is named in messages; paths are relative to `folder`; outputs without a path are placed below `run_folder`,
+  /// which warnings quote.
   Bindings(std::string file, std::string folder, std::string run_folder)
       : file_(std::move(file)), folder_(std::move(folder)), run_folder_(std::move(run_folder)) {}
 
-  /// Takes `inputs` and `outputs`. Files that an input names must be there, if the command uses it.
+  /// Takes `inputs` and `outputs`. Files that an input names must exist if the command uses it.
   [[nodiscard]] Result<void> read(const YamlValue& job);
 
-  /// A text for bash with the values of its expressions; `location` is where it stands. What bash would do with a value
-  /// is kept as a warning, or prevented with `literally`.
+  /// A text for bash with the values of its expressions; `location` is its place. What bash would do with a value is
+  /// kept as a warning, or prevented with `literally`.
   [[nodiscard]] Result<FilledText> in_command(std::string_view text, const SourceLocation& location, bool literally);
   /// The same for a text that no shell reads (an environment variable).
   [[nodiscard]] Result<FilledText> in_text(std::string_view text, const SourceLocation& location);
-  /// Inputs at or below these paths need not be there yet: other jobs make them.
+  /// Inputs at or below these paths need not exist yet: other jobs make them.
   void expect_later(const std::vector<std::string>& paths) { made_later_ = paths; }
   /// The whole file, in which a message finds the key of a value.
   void look_for_keys_in(const YamlValue* root) { root_ = root; }
@@ -49,7 +49,7 @@ class Bindings {
 
   /// Files behind https: are kept below this folder.
   void fetch_to(const std::string& folder) { downloads_ = folder; }
-  /// What the command uses of them.
+  /// The inputs and outputs that the command uses.
   [[nodiscard]] std::vector<Download> downloads() const;
   /// Local paths of inputs that the command uses.
   [[nodiscard]] std::vector<std::string> used_paths() const;

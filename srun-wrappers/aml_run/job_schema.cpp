@@ -136,7 +136,7 @@ constexpr std::array schema = {
     SchemaKey{"parameters", S::anything, F::ignored, by_azure},
 };
 
-/// Whether the path of a table row is `path`, whose names may contain dots and are therefore given one by one.
+/// Whether the path of a table row is `path`, given as separate names because names may contain dots.
 bool matches(std::string_view row, const std::vector<std::string_view>& path) {
   const auto names = text::split(row, '.');
   return std::ranges::equal(
@@ -148,7 +148,7 @@ const SchemaKey* find_key(const std::vector<std::string_view>& path) {
   return found == schema.end() ? nullptr : found;
 }
 
-/// The keys that may stand beside this one.
+/// The keys that are valid beside this one.
 std::vector<std::string_view> siblings_of(std::vector<std::string_view> path) {
   std::vector<std::string_view> out;
   path.back() = "*";
@@ -223,7 +223,7 @@ std::string describe(const YamlValue& value) {
   return quote(value.text);
 }
 
-/// Walks the tree beside the table.
+/// Walks the tree together with the table.
 struct Checker {
   std::string_view file;
   std::vector<Ignored> ignored;
@@ -280,7 +280,7 @@ struct Checker {
     }
     if (near) sentence += concat({": did you mean '", *near, "'?"});
     else if (!known.empty() && known.size() <= 10) sentence += concat({": there are ", text::join(known)});
-    else sentence += ": aml-run --list-keys prints those there are";
+    else sentence += ": aml-run --list-keys prints them all";
     return error_at(file, entry.location, sentence);
   }
 };

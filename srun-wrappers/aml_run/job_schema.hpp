@@ -1,5 +1,5 @@
-// Every key of Azure ML's command job (CLI v2), and what becomes of it here. The table is the one truth: job files are
-// checked against it, `aml-run --list-keys` prints it, docs/azure-ml.md is compared with it.
+// Every key of Azure ML's command job (CLI v2), and what becomes of it here. The single source: job files are checked
+// against it, `aml-run --list-keys` prints it, docs/azure-ml.md is compared with it.
 #pragma once
 
 #include <span>
@@ -35,7 +35,7 @@ struct SchemaKey {
   ValueType type;
   KeyHandling handling;
   std::string_view becomes;       ///< what it turns into, or why it is ignored or refused: a clause without a full stop
-  std::string_view allowed = {};  ///< the values there are, separated by blanks; empty: any
+  std::string_view allowed = {};  ///< the permitted values, separated by blanks; empty: any
 };
 
 [[nodiscard]] std::span<const SchemaKey> job_schema() noexcept;
@@ -47,7 +47,7 @@ struct Ignored {
   std::string why;
 };
 
-/// Checks a job file against the table. Errors name the location, and the nearest right key or the values there are.
+/// Checks a job file against the table. Errors name the location, and the nearest valid key or the permitted values.
 [[nodiscard]] Result<std::vector<Ignored>> check_job(std::string_view file, const YamlValue& root);
 
 /// "translated", "ignored", "refused".

@@ -12,7 +12,7 @@
 namespace amldist::run {
 namespace {
 
-constexpr std::uint64_t most_checked_tasks = 1U << 20U;  // beyond it is Slurm's to say
+constexpr std::uint64_t most_checked_tasks = 1U << 20U;  // larger steps are left to Slurm
 
 std::optional<std::uint32_t> number_of(const commands::SlurmOptions& job, std::string_view name) {
   const auto number = text::to_number(job.value_of(name), most_checked_tasks);
@@ -24,7 +24,7 @@ std::uint32_t tasks_of_roles(const launch::CountAssertions& counts) {
          counts.evaluators.value_or(0);
 }
 
-/// The layout, if the options leave no choice that matters to the counts.
+/// The layout, if the options determine it as far as the counts need.
 std::optional<TasksRun> layout_of(const launch::Spec& spec, const commands::SlurmOptions& job) {
   const auto nodes = number_of(job, "nodes");
   const auto per_node = number_of(job, "ntasks-per-node");

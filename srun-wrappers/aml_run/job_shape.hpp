@@ -7,11 +7,11 @@
 
 namespace amldist::run {
 
-/// Fills in what is not said: the tasks that TensorFlow's roles add up to, else one task on one node.
+/// Fills in what is missing: the tasks that TensorFlow's roles add up to, else one task on one node.
 void complete_shape(const launch::Spec& spec, commands::SlurmOptions& job);
 
-/// Checks the counts behind --kind against the options, before anything is submitted: srun would find the same, but
-/// only when the job has waited and started. What the options leave open is not checked. Errors: mismatch, with both
+/// Checks the counts of --kind against the options, before anything is submitted: srun would find the same, but only
+/// after the job has waited and started. What the options leave open is not checked. Errors: mismatch, with both
 /// numbers.
 [[nodiscard]] Result<void> check_shape(const launch::Spec& spec, const commands::SlurmOptions& job);
 

@@ -74,8 +74,7 @@ class Commands {
   std::vector<std::vector<std::string>> commands_;
 };
 
-/// Words in front of a command that are not a part of it: A=b, keywords, programs that start another one, and their
-/// options.
+/// Words before a command that are not part of it: A=b, keywords, programs that start another one, and their options.
 bool is_in_front(const std::string& word) {
   constexpr std::array<std::string_view, 18> fronts = {"numactl", "timeout", "ionice",  "exec",  "time",   "nohup",
                                                        "env",     "sudo",    "command", "nice",  "stdbuf", "if",

@@ -34,24 +34,25 @@ Error failed(const std::string& path, std::string_view what, int number) {
           concat({quote_path(path), " cannot be ", what, ": ", std::strerror(number)})};
 }
 
-/// Why what is below a place cannot be kept from others.
+/// Why files below a place cannot be protected from other users.
 std::optional<Error> check_place(const std::string& path, const struct stat& info) {
   const bool all_replace = (info.st_mode & S_IWOTH) != 0 && (info.st_mode & S_ISVTX) == 0;
   if (!all_replace) return std::nullopt;
-  return Error{Errc::unavailable, concat({"everybody can replace what is in ", quote_path(path),
+  return Error{Errc::unavailable, concat({"any user can replace the files in ", quote_path(path),
                                           ": set its sticky bit (chmod +t), as /tmp has"})};
 }
 
 std::optional<Error> check_component(const std::string& path, const struct stat& info) {
   if (!is_own(info)) {
     return Error{Errc::unavailable, concat({quote_path(path), " belongs to user ", std::to_string(info.st_uid),
-                                            ", who can change what is in it: remove it, or use another folder"})};
+                                            ", who can change its files: remove it, or use another folder"})};
   }
   if ((info.st_mode & others_write) == 0) return std::nullopt;
-  return Error{Errc::unavailable, concat({"others can change what is in ", quote_path(path), ": chmod go-w it"})};
+  return Error{Errc::unavailable,
+               concat({"other users can change the files in ", quote_path(path), ": chmod go-w it"})};
 }
 
-/// What `file` holds, if it is a regular file that belongs to the user or root.
+/// The content of `file`, if it is a regular file that belongs to the user or root.
 Result<std::string> read_regular(const FileDescriptor& file, const std::string& path, std::size_t limit) {
   struct stat info {};
   if (!file || ::fstat(file.get(), &info) != 0) return failed(path, "read", errno);
@@ -76,7 +77,7 @@ constexpr int reading = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTT
 std::string random_suffix() {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, 0) != sizeof number) number = static_cast<std::uint64_t>(::getpid());
-  return concat({".", std::to_string(number)});  // a name that is taken is refused by O_EXCL
+  return concat({".", std::to_string(number)});  // O_EXCL refuses a name that is taken
 }
 
 }  // namespace
@@ -130,7 +131,7 @@ Result<OwnedFolder> OwnedFolder::make(const std::string& name) const {
   if (::mkdirat(folder_.get(), name.c_str(), 0755) == 0) return enter_one(name, Missing::fails);
   const std::string path = concat({path_, "/", name});
   if (errno != EEXIST) return failed(path, "made", errno);
-  return Error{Errc::invalid_argument, concat({quote_path(path), " is there already: start again"})};
+  return Error{Errc::invalid_argument, concat({quote_path(path), " exists already: start again"})};
 }
 
 bool OwnedFolder::has(const std::string& name) const {

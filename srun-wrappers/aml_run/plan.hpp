@@ -1,4 +1,4 @@
-// What is to run, as values: made from a job file or a command line; script/ writes it as bash.
+// What to run, as values: made from a job file or a command line; script/ writes it as bash.
 #pragma once
 
 #include <optional>
@@ -18,10 +18,10 @@ struct FilledText {
   struct Value {
     std::string expression;  ///< "outputs.model"
     std::string text;
-    std::string variable;  ///< of the script, which holds the value; empty: it is `text`
+    std::string variable;  ///< of the script, which contains the value; empty: the value is `text`
   };
   std::string text;           ///< with ${{...}}, if there are `values`; else finished
-  std::vector<Value> values;  ///< all that the text mentions; empty: nothing is left to do
+  std::vector<Value> values;  ///< all that the text mentions; empty: the text is finished
   bool literally = false;     ///< each value becomes one word of bash
 };
 
@@ -43,37 +43,37 @@ struct Program {
 
 /// A folder for results, made when the job starts; its path is in a variable of the script.
 struct OutputFolder {
-  std::string name;      ///< as ${{outputs.NAME}} says it
+  std::string name;      ///< the NAME of ${{outputs.NAME}}
   std::string variable;  ///< AML_OUTPUT_NAME
-  std::string path;      ///< absolute; empty: NAME in the folder that the job has for its outputs
-  bool is_file = false;  ///< the path is a file's: its folder is made, and the file left to the program
+  std::string path;      ///< absolute; empty: NAME in the job's folder for outputs
+  bool is_file = false;  ///< the path is a file's: its folder is made, and the program writes the file
 };
 
-/// An input behind https:, kept in a folder of the user's below one that the nodes share.
+/// An input behind https:, kept in a folder of the user below one that the nodes share.
 struct Download {
   std::string url;
   std::string shared_folder;
   std::string path;  ///< below it: UID/HOST/PATH
 };
 
-/// Packages that pip installs, as uv is given them.
+/// Packages that pip installs, in the form that uv takes.
 struct PythonPackages {
-  std::string python;        ///< "3.11"; empty: whichever there is
+  std::string python;        ///< "3.11"; empty: any
   std::string requirements;  ///< lines of pip's
 };
 
 /// The environment of environment.conda_file, made when the first job needs it.
 struct CondaEnvironment {
   CondaPolicy policy;
-  std::string text;                        ///< of the file, which names the environment
-  std::optional<PythonPackages> packages;  ///< for uv, which reads no conda files
+  std::string text;                        ///< of the file; its hash names the environment
+  std::optional<PythonPackages> packages;  ///< for uv, which does not read conda files
 };
 
 /// The image in which the tasks run.
 struct Container {
   std::string image;
   ImagePolicy policy;
-  std::vector<std::string> mounts;  ///< paths that it sees in their places, besides the working folder
+  std::vector<std::string> mounts;  ///< paths that it sees at the same places, besides the working folder
 };
 
 /// Where MLflow keeps its runs.
@@ -84,15 +84,15 @@ struct Tracking {
 
 /// The folder in which the tasks work.
 struct WorkFolder {
-  std::string path;         ///< must be there on each node; empty: where the job was submitted
+  std::string path;         ///< must exist on each node; empty: where the job was submitted
   bool is_new = false;      ///< made when the job starts
-  std::string copied_from;  ///< copied to `path` before the job is submitted; empty: it is not a copy
+  std::string copied_from;  ///< copied to `path` before the job is submitted; empty if it is not a copy
   bool is_azures = false;   ///< outputs/ and logs/ are made in it
 };
 
 /// A job of its own.
 struct SingleJob {
-  std::string record;  ///< path of the record of its end, less its number; empty: the end is not recorded
+  std::string record;  ///< path of the record of its end, without its number; empty: the end is not recorded
 };
 
 /// A job of a pipeline's run.
@@ -111,7 +111,7 @@ struct SweepPlace {
   std::string run_folder;
   std::string folder;  ///< of the sweep
   std::vector<Parameter> parameters;
-  std::string code;      ///< of which each trial has a copy; empty: it works in its folder
+  std::string code;      ///< copied for each trial; empty: the trial works in its folder
   bool watched = false;  ///< a policy or a limit may end a trial early
 };
 
@@ -122,7 +122,7 @@ struct Plan {
   std::vector<std::string> warnings;
   commands::SlurmOptions job;   ///< of sbatch
   commands::SlurmOptions step;  ///< of srun
-  std::string option;           ///< behind --aml-dist=; empty: a step without it
+  std::string option;           ///< after --aml-dist=; empty: a step without it
   std::variant<Program, ShellLine> command;
   std::vector<Variable> environment;
   std::vector<OutputFolder> outputs;
@@ -130,7 +130,7 @@ struct Plan {
   std::vector<Download> downloads;
   std::optional<CondaEnvironment> conda;
   std::optional<Container> container;
-  std::vector<std::string> setup;  ///< the user's own lines of bash, in front of the step
+  std::vector<std::string> setup;  ///< the user's own lines of bash, before the step
   WorkFolder work;
   std::variant<SingleJob, PipelineJobPlace, SweepPlace> place;
 };

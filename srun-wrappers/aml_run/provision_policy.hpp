@@ -1,5 +1,4 @@
-// What the administrator's table says of images, conda files and data behind https: all of it is off unless it is
-// there.
+// The administrator's settings for images, conda files and data behind https:; each is off unless configured.
 #pragma once
 
 #include <string>
@@ -17,8 +16,8 @@ struct ImagePolicy {
 
 /// How `environment.conda_file` becomes an environment.
 struct CondaPolicy {
-  std::string program;  ///< micromamba, mamba, conda or uv, or its path; empty: files are not used
-  std::string folder;   ///< that the nodes share
+  std::string program;  ///< micromamba, mamba, conda or uv, or its path; empty: conda files are not used
+  std::string folder;   ///< shared by the nodes
 };
 
 }  // namespace amldist::run

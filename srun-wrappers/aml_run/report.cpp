@@ -87,7 +87,7 @@ void say_ignored(const Plan& plan) {
 
 namespace {
 
-/// A batch script whose output cannot be opened does not start, and leaves no word about it.
+/// A batch script whose output cannot be opened does not start, and leaves no message about it.
 std::string missing_output(const JobState& state) {
   std::error_code unknown;
   const bool is_missing = !state.output.empty() && !std::filesystem::exists(state.output, unknown) && !unknown;

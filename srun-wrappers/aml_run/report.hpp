@@ -1,4 +1,4 @@
-// What aml-run answers: for programs as JSON, for people as lines.
+// The output of aml-run: JSON for programs, lines for people.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ namespace amldist::run {
 [[nodiscard]] std::string keys_as_table();
 [[nodiscard]] std::string keys_as_json();
 
-/// One line that names what a job file says in vain; nothing if there is nothing.
+/// One line that names the keys of a job file that have no effect; empty if there are none.
 void say_ignored(const Plan& plan);
 
 /// One line about the end of a job.

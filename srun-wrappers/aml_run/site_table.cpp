@@ -114,14 +114,14 @@ class PolicySection {
     return {};
   }
 
-  /// A text that must be there.
+  /// A text that is required.
   Result<std::string> text(std::string_view key) const {
     const YamlValue* const value = section_.find(key);
     if (value == nullptr || value->kind != YamlKind::scalar) return wrong(section_.location, concat({"needs ", key}));
     return value->text;
   }
 
-  /// A folder: absolute, and without what pyxis and Apptainer read as the end of a name.
+  /// A folder: absolute, without the characters that end a name for pyxis and Apptainer.
   Result<std::string> folder(std::string_view key) const {
     auto path = text(key);
     if (path && !is_folder(*path))

@@ -1,4 +1,4 @@
-// The administrator's table: what an instance type or a compute of Azure ML is on this cluster. Its format is in
+// The administrator's table: the meaning of Azure ML's instance types and computes on this cluster. Its format is in
 // docs/azure-ml.md and contrib/plugstack/instance-types.yml.
 #pragma once
 
@@ -22,25 +22,25 @@ struct Hardware {
 };
 
 struct SiteTable {
-  std::string file;  ///< empty: there is no table
+  std::string file;  ///< empty if there is no table
   std::vector<Hardware> instance_types;
   std::vector<Hardware> computes;
   ImagePolicy images;
   CondaPolicy conda;
   bool snapshots = false;  ///< the code folder of each job file is copied, as with --snapshot
-  std::string downloads;   ///< a folder that the nodes share; empty: data behind https: is out of reach
+  std::string downloads;   ///< a folder that the nodes share; empty: data behind https: is not available
 };
 
 /// The table's default path: $AMLDIST_INSTANCE_TYPES, else /etc/aml-dist/instance-types.yml.
 [[nodiscard]] std::string default_site_table();
 
-/// Reads the table. A default file that is not there is an empty table; `must_exist`: one that the user named is not.
+/// Reads the table. A missing default file is an empty table; `must_exist`: a file that the user named must exist.
 [[nodiscard]] Result<SiteTable> read_site_table(const std::string& file, bool must_exist);
 
-/// A name in the table, without regard to case. nullopt: there is no table. Errors: not_found, with the nearest name.
+/// A name in the table, without regard to case. nullopt if there is no table. Errors: not_found, with the nearest name.
 [[nodiscard]] Result<std::optional<Hardware>> find_instance_type(const SiteTable& table, std::string_view name);
 
-/// The same for a compute, of which a table need not know.
+/// The same for a compute, which the table need not list.
 [[nodiscard]] std::optional<Hardware> find_compute(const SiteTable& table, std::string_view name);
 
 }  // namespace amldist::run

@@ -14,7 +14,7 @@ namespace {
 
 using text::concat;
 
-/// What Slurm's programs say when there is no controller to talk to.
+/// Messages of Slurm's programs if there is no controller to talk to.
 bool is_no_answer(std::string_view messages) {
   constexpr std::array<std::string_view, 6> phrases = {"Unable to contact slurm controller",
                                                        "Could not establish a configuration source",
@@ -26,7 +26,7 @@ bool is_no_answer(std::string_view messages) {
                              [&](std::string_view phrase) { return messages.find(phrase) != std::string_view::npos; });
 }
 
-/// The sentence that matters: aml-dist's own, else the first error, else the first line.
+/// The most important sentence: aml-dist's own, else the first error, else the first line.
 std::string first_error(std::string_view messages) {
   constexpr std::array<std::string_view, 3> marks = {"aml-dist: ", "error: ", ""};
   for (const std::string_view mark : marks) {
@@ -39,7 +39,7 @@ std::string first_error(std::string_view messages) {
   return "it gave no reason";
 }
 
-/// The value behind "Key=" in a line: up to the next blank, or to the end of the line.
+/// The value after "Key=" in a line: up to the next blank, or to the end of the line.
 std::string value_behind(std::string_view text, std::string_view key, bool whole_line) {
   for (const std::string_view line : text::split(text, '\n')) {
     for (auto at = line.find(key); at != std::string_view::npos; at = line.find(key, at + 1)) {
@@ -73,7 +73,7 @@ Result<JobState> ask_accounting(const std::string& id) {
   return state;
 }
 
-/// Slurm before 24.11 shows a %% of sbatch's file name as it is, and the file has one %.
+/// Slurm before 24.11 shows a %% of sbatch's file name unchanged, though the file has one %.
 std::string shown_path(std::string path) {
   std::error_code unknown;
   if (path.find("%%") == std::string::npos || std::filesystem::exists(path, unknown)) return path;
@@ -101,7 +101,7 @@ std::variant<Submitted, Refusal> submit(const std::string& script, const std::ve
   const bool no_answer = is_no_answer(done->err);
   return Refusal{
       no_answer ? commands::exit_no_slurm : commands::exit_refused,
-      concat({no_answer ? "Slurm does not answer: " : "Slurm does not take the job: ", first_error(done->err)})};
+      concat({no_answer ? "Slurm does not answer: " : "Slurm does not accept the job: ", first_error(done->err)})};
 }
 
 std::optional<JobState> read_scontrol(std::string_view text) {

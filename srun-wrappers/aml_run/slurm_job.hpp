@@ -1,5 +1,5 @@
-// A job in Slurm's hands: submitted, asked about, cancelled. Through Slurm's own programs, so that every release of it
-// and every site's plugins are as the user knows them.
+// A Slurm job: submits, queries and cancels it through Slurm's own programs, so that every release and every site's
+// plugins behave as the user expects.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +14,27 @@
 namespace amldist::run {
 
 struct Submitted {
-  std::string id;        ///< "17", as sbatch says it
-  std::string messages;  ///< what sbatch wrote besides
+  std::string id;        ///< "17", as sbatch prints it
+  std::string messages;  ///< the rest of sbatch's output
 };
 
-/// A submission that did not happen: its exit status and what to say.
+/// A failed submission: its exit status and the message.
 struct Refusal {
   int status;
   std::string message;
 };
 
-/// What slurmctld or the accounting says about a job.
+/// A job as slurmctld or the accounting describes it.
 struct JobState {
   std::string state;           ///< PENDING, RUNNING, COMPLETED, ...
   std::string reason;          ///< Priority, Resources, ...; None: no reason
   std::string nodes;           ///< "node[1-2]", or empty
   std::string output;          ///< file of its standard output
   std::string error;           ///< file of its standard error, often the same
-  std::string folder;          ///< that it works in; empty where the accounting speaks
+  std::string folder;          ///< in which it works; empty if from the accounting
   int exit_status = 0;         ///< of the batch script
   int signal = 0;              ///< that ended it
-  std::uint32_t restarts = 0;  ///< how often it was requeued; 0 where the accounting speaks
+  std::uint32_t restarts = 0;  ///< how often it was requeued; 0 if from the accounting
 
   [[nodiscard]] bool ended() const;
 };
@@ -51,7 +51,7 @@ struct JobState {
 /// Whether a job that waits for this reason can never start as it is.
 [[nodiscard]] bool is_hopeless(std::string_view reason);
 
-/// What is to be said of a job that was just submitted and can never start; empty: it can.
+/// The warning about a job that was just submitted and can never start; empty if it can.
 [[nodiscard]] std::string why_never(const std::string& id, const JobState& state);
 
 /// Reads what `scontrol show job` prints.
@@ -61,7 +61,7 @@ struct JobState {
 [[nodiscard]] Result<void> cancel(const std::string& id);
 
 /// The exit status of an ended job: that of its script; 128 + signal; 124 out of time, 137 out of memory, 130
-/// cancelled, 1 for what was not its doing.
+/// cancelled, 1 if the cause lies outside of it.
 [[nodiscard]] int exit_status_of(const JobState& state);
 
 }  // namespace amldist::run

@@ -64,7 +64,7 @@ struct State : Base {
 using Done = Result<void>;
 using F = FlagHandling;
 
-/// 0 and below are deepspeed's words for "all".
+/// 0 and below mean "all" to deepspeed.
 template <std::optional<std::uint32_t> State::*member, std::uint32_t high>
 Done set_number(State& state, const GivenFlag& given) {
   if (given.value() == "0" || given.value().starts_with('-')) return {};
@@ -208,7 +208,7 @@ Done include_hosts(State& state, std::vector<Host>& hosts) {
     return {};
   }
   if (auto status = check_selection("--include", state, *chosen, hosts); !status) return status;
-  // Ranks go by the hostfile, whatever the order of --include is.
+  // Ranks follow the hostfile, not the order of --include.
   std::vector<Host> kept;
   for (const Host& host : hosts) {
     const auto each = std::ranges::find(*chosen, host.name, &Chosen::name);
@@ -247,7 +247,7 @@ Done exclude_hosts(State& state, std::vector<Host>& hosts) {
   return {};
 }
 
-/// deepspeed takes a node once, and its slots are said.
+/// deepspeed accepts a node once, with its slots.
 Result<std::vector<Host>> hosts_of_file(const std::string& file) {
   auto hosts = read_hostfile(file, Again::adds_slots);
   if (!hosts) return hosts;
@@ -289,7 +289,7 @@ Result<std::vector<Host>> chosen_hosts(State& state) {
   }
   if (state.nodes && hosts.size() > *state.nodes) hosts.resize(*state.nodes);
   if (state.gpus) {
-    // As deepspeed does: it takes this number for each node, whatever the hostfile says.
+    // As deepspeed does: it uses this number for each node, whatever the hostfile says.
     const bool from_file = !state.hostfile.empty();
     for (Host& host : hosts)
       host.slots = from_file ? *state.gpus : std::min(host.slots.value_or(*state.gpus), *state.gpus);
@@ -379,7 +379,7 @@ Done add_environment_files(StepLine& line) {
   return {};
 }
 
-/// The real deepspeed knows nothing of --dry-run, --json and --slurm.
+/// The real deepspeed does not know --dry-run, --json and --slurm.
 std::vector<std::string> without_own_flags(const std::vector<std::string>& flags) {
   const std::vector<Flag> own = flags_of(own_rows<State>());
   std::vector<std::string> out;

@@ -18,7 +18,7 @@ std::optional<std::size_t> find_flag(std::span<const Flag> table, std::string_vi
   return found == table.end() ? std::nullopt : std::optional(static_cast<std::size_t>(found - table.begin()));
 }
 
-/// Flags that the real tools do not have: they are written out, so that no prefix of a real flag means two things.
+/// Flags that the real tools do not have: they must be written out, so that no prefix of a real flag is ambiguous.
 bool is_our_own(std::string_view name) {
   return name == "--dry-run" || name == "--slurm" || name == "--list-flags" || name == "--json";
 }
@@ -41,7 +41,7 @@ std::vector<Spelling> abbreviated(std::span<const Flag> table, std::string_view 
   return out;
 }
 
-/// "-1", "-.5": argparse takes them for values, as no flag looks like one.
+/// "-1", "-.5": argparse takes them for values, because no flag looks like that.
 bool is_negative_number(std::string_view word) {
   if (!word.starts_with('-')) return false;
   word.remove_prefix(1);
@@ -74,7 +74,7 @@ Error unknown_flag(const Dialect& dialect, std::span<const Flag> table, std::str
        near ? concat({": did you mean ", *near, "?"}) : concat({"; options of Slurm are given as --slurm=", name})}));
 }
 
-/// One flag of a command line: its index in the table, and the value that stands in the same word.
+/// One flag of a command line: its index in the table, and the value in the same word.
 struct Match {
   std::size_t flag;
   std::string name;
@@ -106,7 +106,7 @@ Result<Match> match_word(const Dialect& dialect, std::span<const Flag> table, co
   return unknown_flag(dialect, table, name);
 }
 
-/// As argparse holds a flag against its type and against the flags before it.
+/// Checks a flag against its type and the flags before it, as argparse does.
 Result<void> check_given(std::span<const Flag> table, const std::vector<GivenFlag>& before, GivenFlag& given) {
   const Flag& flag = table[given.flag];
   for (std::string& value : given.values) {
@@ -130,7 +130,7 @@ Result<void> check_ranges(std::span<const Flag> table, const std::vector<GivenFl
   return {};
 }
 
-/// Of a flag that is given again the last one holds.
+/// If a flag is given again, the last one counts.
 void keep_the_last(std::span<const Flag> table, std::vector<GivenFlag>& flags) {
   std::vector<GivenFlag> kept;
   kept.reserve(flags.size());

@@ -1,4 +1,4 @@
-// The flags of a launcher that people know, each with what becomes of it on Slurm. A table of them is the one truth: it
+// The flags of a launcher that people know, each with its translation to Slurm. The table is the single source: it
 // reads the command line, `--list-flags` prints it, docs/launchers.md and the lists of the real tools' flags are
 // compared with it.
 #pragma once
@@ -17,7 +17,7 @@ namespace amldist::launchers {
 enum class FlagHandling {
   translated,  ///< becomes part of the srun line
   handed_on,   ///< makes the real launcher run, one on each node, which gets the flag
-  ignored,     ///< has no effect here; said in one line
+  ignored,     ///< has no effect here; reported in one line
   refused,     ///< would be misunderstood; the command ends with the reason
 };
 
@@ -31,9 +31,9 @@ struct Flag {
   /// What argparse takes for a value: "int", "float", with a "+" only 0 and above, "share" from 0 to 1, or words
   /// "a|b|c". Empty: any text.
   std::string_view type = {};
-  /// Two flags of one group are not taken together.
+  /// Two flags of one group cannot be combined.
   std::string_view group = {};
-  bool repeats = false;       ///< argparse: given again it adds; without this the last one holds
+  bool repeats = false;       ///< argparse: given again it adds; otherwise the last one counts
   bool takes_equals = false;  ///< "--name=value" is the same as "--name"
 };
 

@@ -96,7 +96,7 @@ Done set_output(State& state, const GivenFlag& given) {
   return {};
 }
 
-/// Horovod's settings: flag, variable, the value of a flag without one, what another takes, and the flags that
+/// Horovod's settings: flag, variable, its value for a flag without one, the type of the others, and the flags that
 /// exclude each other.
 struct Setting {
   std::string_view flag;
@@ -141,8 +141,7 @@ constexpr std::array settings = {
     Setting{"--no-log-hide-timestamp", "HOROVOD_LOG_HIDE_TIME", "0", {}, "timestamp"},
 };
 
-/// As horovodrun does it: what belongs to tuning and to the timeline counts only with --autotune and
-/// --timeline-filename.
+/// As in horovodrun, settings for tuning and the timeline count only with --autotune and --timeline-filename.
 void add_settings(const State& state, StepLine& line) {
   const auto given = [&](std::string_view name) {
     const auto found = std::ranges::find(state.settings, name, &std::pair<std::string, std::string>::first);
@@ -236,10 +235,10 @@ std::vector<Row<State>> rows() {
         "srun does not write the time",
         {},
         "timestamp"}},
-      {{"--mpi", 0, F::ignored, "it is what is done here", {}, "controller"}},
+      {{"--mpi", 0, F::ignored, "MPI is always used here", {}, "controller"}},
       refused("--gloo", 0, "Horovod's Gloo needs horovodrun's own server: leave it out, and MPI is used"),
       refused("--jsrun", 0, "this is a cluster of Slurm"),
-      refused("--config-file", 1, "give what it says as flags"),
+      refused("--config-file", 1, "write its contents as flags"),
       refused("--min-num-proc --min-np", 1, fixed),
       refused("--max-num-proc --max-np", 1, fixed),
       refused("--slots-per-host", 1, fixed),

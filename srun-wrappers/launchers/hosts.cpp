@@ -20,7 +20,7 @@ constexpr std::size_t longest_hostfile = std::size_t{1024} * 1024;
 constexpr std::uint32_t most_slots = 65536;
 constexpr std::uint64_t most_ranks = 1U << 20U;
 
-/// A list or a file on its way; names are found in constant time, as a file may have 100,000 lines.
+/// A list or a file that is being read; names are found in constant time, because a file may have 100,000 lines.
 struct HostsRead {
   Repeats repeats = Repeats::one_host;
   std::vector<Host> hosts;

@@ -34,7 +34,7 @@ enum class Repeats {
 [[nodiscard]] Result<std::vector<Host>> parse_host_list(std::string_view list, std::optional<std::uint32_t> otherwise,
                                                         Repeats repeats = Repeats::one_host);
 
-/// What a line with slots= says of a host that stands in an earlier line.
+/// Whether a line with slots= for a host of an earlier line adds to it or replaces it.
 enum class Again { adds_slots, is_refused };
 
 /// Lines "name slots=4 ..."; # begins a comment. A name without slots that is repeated has a slot for each line, or one
@@ -45,10 +45,10 @@ enum class Again { adds_slots, is_refused };
 /// Hydra's: lines "name" or "name:N". Errors name file and line.
 [[nodiscard]] Result<std::vector<Host>> read_machine_file(const std::string& file);
 
-/// Gives hosts the slots that more processes than slots need: as many more on each, the first ones one more.
+/// Gives hosts the additional slots for more processes than slots: equally many on each, the first ones one more.
 void oversubscribe(std::vector<Host>& hosts, std::optional<std::uint32_t> processes);
 
-/// How processes are dealt to hosts.
+/// How processes are distributed over hosts.
 enum class Distribution {
   by_slot,  ///< fill a host, then the next
   by_node,  ///< one to each host in turn

@@ -1,4 +1,4 @@
-// What the four launchers have in common: a table of flags with what each does, --help, --dry-run, --list-flags.
+// The common part of the four launchers: a table of flags with their actions, --help, --dry-run, --list-flags.
 #pragma once
 
 #include <exception>
@@ -15,7 +15,7 @@
 
 namespace amldist::launchers {
 
-/// What every launcher collects while it reads its flags.
+/// The state that every launcher collects while it reads its flags.
 struct Base {
   StepLine line;
   std::vector<std::string> handed_on;  ///< flags for the real launcher, as written
@@ -27,8 +27,8 @@ struct Base {
   bool json = false;
 };
 
-/// A flag and what it does to a state `S` (a Base). Without a function it is only said (ignored), passed on (handed) or
-/// the end (refused).
+/// A flag and its action on a state `S` (a Base). Without a function it is only reported (ignored), passed on (handed)
+/// or an error (refused).
 template <typename S>
 struct Row {
   Flag flag;
@@ -47,7 +47,7 @@ Result<void> keep(S& state, const GivenFlag& given) {
   return {};
 }
 
-/// Flags that all have and that are not the real tools'.
+/// Flags that all launchers have and the real tools do not.
 template <typename S>
 std::vector<Row<S>> own_rows() {
   return {
@@ -71,17 +71,17 @@ std::vector<Row<S>> join_rows(std::initializer_list<std::vector<Row<S>>> parts) 
   return out;
 }
 
-/// Does what a flag's handling says. Errors: its own, or that it is refused.
+/// Runs the action of a flag. Errors: its own, or that it is refused.
 [[nodiscard]] Result<void> apply_handling(Base& base, const Flag& flag, const GivenFlag& given, bool has_function);
 
-/// What every line gets: --slurm, the expansion of $RANK and its like, the end of all with one. Refuses to start a
-/// launcher in each of several tasks. Errors: invalid_argument.
+/// The parts common to all lines: --slurm, the expansion of $RANK and the like, ending the step when one task fails.
+/// Refuses to start a launcher in each of several tasks. Errors: invalid_argument.
 [[nodiscard]] Result<void> finish_line(Base& base);
 
 /// Starts, prints or describes, as the state says.
 [[nodiscard]] int conclude(Base& base, std::string_view tool, std::span<const Flag> table, std::string_view help);
 
-/// The flags of a table without what they do.
+/// The flags of a table without their actions.
 template <typename S>
 std::vector<Flag> flags_of(const std::vector<Row<S>>& rows) {
   std::vector<Flag> flags;
@@ -112,7 +112,7 @@ struct Tool {
   Dialect dialect;
   const char* help = nullptr;
   std::vector<Row<S>> rows;
-  /// Before the flags are read: defaults from the environment. May be null.
+  /// Called before the flags are read: defaults from the environment. May be null.
   Result<void> (*prepare)(S& state);
   /// Makes the line from what the flags have set; `words` is the whole command line.
   Result<void> (*translate)(S& state, const Tool& tool, std::vector<std::string> program,
@@ -133,7 +133,7 @@ Result<void> make_line(const Tool<S>& tool, S& state, const std::vector<std::str
   return state.line.instead.empty() ? finish_line(state) : Result<void>();
 }
 
-/// The whole of a launcher's main().
+/// The main() of every launcher.
 template <typename S>
 int run_tool(const Tool<S>& tool, const std::vector<std::string>& words) {
   try {

@@ -195,7 +195,7 @@ Done set_variable(MpiState& state, const GivenFlag& given) {
   return {};
 }
 
-/// Whether a parameter is of the machinery that Slurm stands in for.
+/// Whether a parameter concerns the machinery that Slurm replaces.
 bool is_of_runtime(std::string_view parameter) {
   constexpr std::array<std::string_view, 12> frameworks = {"plm", "rmaps", "ras",     "orte",   "prte",  "odls",
                                                            "oob", "rml",   "grpcomm", "routed", "state", "errmgr"};
@@ -209,7 +209,7 @@ Done check_name(const GivenFlag& given) {
   return invalid_value(given, "a name is not empty and has no =");
 }
 
-/// An MPI program reads its parameters from the environment, whoever starts it.
+/// An MPI program reads its parameters from the environment, whichever launcher starts it.
 Done set_mca(MpiState& state, const GivenFlag& given) {
   if (auto status = check_name(given); !status) return status;
   const std::string& name = given.values[0];
@@ -260,7 +260,7 @@ bool is_directive(std::string_view word, std::string_view known) {
   return true;
 }
 
-/// A list of directives that has no effect here is still held against PRRTE's table: "map,allocation:parsable".
+/// A list of directives that has no effect here is still checked against PRRTE's table: "map,allocation:parsable".
 Done check_directives(const GivenFlag& given, std::string_view directives, std::string_view qualifiers) {
   const auto is_one_of = [](std::string_view word, std::string_view list) {
     const auto known = text::split(list, ' ');
@@ -367,7 +367,7 @@ Row<MpiState> refused(std::string_view names, std::size_t values, std::string_vi
 
 constexpr std::string_view no_daemons = "there are no daemons of Open MPI: Slurm starts the processes";
 constexpr std::string_view see_explain = "aml-dist explain shows the layout";
-constexpr std::string_view no_files = "give what it says as flags or variables";
+constexpr std::string_view no_files = "write its contents as flags or variables";
 constexpr std::string_view no_debugger = "attach the debugger to the step, or start it in the program's place";
 constexpr std::string_view no_restart = "a failed process ends the step; --requeue on the job starts it again";
 constexpr std::string_view no_rankfile =
@@ -427,7 +427,7 @@ std::vector<Row<MpiState>> host_rows() {
 std::vector<Row<MpiState>> environment_rows() {
   return {
       {{"--x -x", 1, F::translated,
-        "NAME=VALUE is set for srun, behind a : for that program alone; a bare NAME reaches the tasks anyway"},
+        "NAME=VALUE is set for srun, after a : for that program alone; a bare NAME reaches the tasks anyway"},
        set_variable},
       {{"--set-env", 1, F::translated, "as -x"}, set_variable},
       {{"--unset-env", 1, F::translated, "env -u NAME in front of the program"}, unset_variable},
@@ -474,7 +474,7 @@ std::vector<Row<MpiState>> output_rows() {
       {{"-output-directory --output-directory", 1, F::translated, "as --output-filename"}, set_output_folder},
       {{"--output", 1, F::translated, "tag: --label; file=, dir=: as --output-filename; the rest is ignored"},
        set_output},
-      ignored("-merge-stderr-to-stdout --merge-stderr-to-stdout", 0, "put 2>&1 behind the command"),
+      ignored("-merge-stderr-to-stdout --merge-stderr-to-stdout", 0, "put 2>&1 after the command"),
       ignored("--stream-buffering", 1, "srun passes lines on as they come (--slurm=--unbuffered: bytes)"),
       refused("-xml --xml", 0, "srun writes no XML"),
       refused("-xml-file --xml-file", 1, "srun writes no XML"),

@@ -11,7 +11,7 @@
 
 namespace amldist::launchers {
 
-/// What mpirun's flags ask for. Of several programs (":") each has its own; Base is for all.
+/// The settings of mpirun's flags. Each of several programs (":") has its own; Base is shared.
 struct MpiState : Base {
   std::optional<std::uint32_t> processes;
   std::optional<std::uint32_t> per_node;
@@ -25,22 +25,23 @@ struct MpiState : Base {
   std::optional<bool> oversubscribes;  ///< --oversubscribe, --nooversubscribe
 };
 
-/// Open MPI 5 takes prefixes of one flag; what follows a flag is its value, whatever it looks like.
+/// Open MPI 5 accepts prefixes of one flag; the word after a flag is its value, whatever it looks like.
 constexpr Dialect mpi_dialect = {.tool = "mpirun", .prefixes = true};
 
 [[nodiscard]] std::vector<Row<MpiState>> mpi_rows();
 
-/// Makes `hosts` those that -host and the hostfile mean together. Errors: a host that the hostfile does not have.
+/// Sets `hosts` to those that -host and the hostfile select together. Errors: a host that the hostfile does not have.
 [[nodiscard]] Result<void> choose_hosts(MpiState& state);
 
-/// Holds the hosts to `per_node` processes each, and says how many there are if -n did not. Errors: they do not fit.
+/// Limits the hosts to `per_node` processes each, and computes their number if -n was not given. Errors: they do not
+/// fit.
 [[nodiscard]] Result<void> limit_hosts(MpiState& state, std::optional<std::uint32_t> per_node);
 
-/// Errors: processes are counted by socket or core, of which only Slurm knows how many there are, and -n is not given;
-/// several CPUs for a process, and a binding to more than those.
+/// Errors: processes are counted by socket or core, whose number only Slurm knows, and -n is not given; several CPUs
+/// for a process, and a binding to more than those.
 [[nodiscard]] Result<void> check_count(const MpiState& state);
 
-/// Sets the step's shape from what the flags said. Errors: contradictions; how many processes is not known.
+/// Sets the step's shape from the flags. Errors: contradictions; the number of processes is not known.
 [[nodiscard]] Result<void> set_mpi_shape(MpiState& state);
 
 }  // namespace amldist::launchers

@@ -7,8 +7,8 @@ namespace amldist::launchers {
 
 using text::concat;
 
-/// With a hostfile -host says which of its hosts are used, in the order of -host and with the slots of -host, whatever
-/// the hostfile has (PRRTE's prte_util_dash_host_compute_slots; so Open MPI 4.1).
+/// With a hostfile -host selects its hosts, in the order of -host and with the slots of -host, whatever the hostfile
+/// says (PRRTE's prte_util_dash_host_compute_slots; so does Open MPI 4.1).
 Result<void> choose_hosts(MpiState& state) {
   if (state.pool.empty()) return {};
   if (state.hosts.empty()) {

@@ -40,7 +40,7 @@ Open MPI's, or that of MPICH or Intel MPI if a flag is there that only they have
   --version, --help
 )";
 
-/// One of several programs, with how many processes it has.
+/// One of several programs, with its number of processes.
 struct Part {
   std::uint32_t processes;
   std::string folder;
@@ -58,7 +58,7 @@ std::vector<std::vector<std::string>> split_parts(const std::vector<std::string>
 }
 
 /// The words by which each task becomes its program: SLURM_PROCID counts through the parts. Each part's words stay
-/// words of their own, as Linux limits the length of one.
+/// separate words, because Linux limits the length of one.
 std::vector<std::string> dispatch(const std::vector<Part>& parts) {
   std::string script;
   std::vector<std::string> words;
@@ -77,7 +77,7 @@ std::vector<std::string> dispatch(const std::vector<Part>& parts) {
   return out;
 }
 
-/// The words in front of a program that has lost variables (--unset-env).
+/// The words before a program that has lost variables (--unset-env).
 std::vector<std::string> without_variables(const std::vector<std::string>& unset) {
   std::vector<std::string> words;
   for (const std::string& name : unset) {
@@ -87,9 +87,9 @@ std::vector<std::string> without_variables(const std::vector<std::string>& unset
   return words;
 }
 
-/// As mpirun 5.0.11 does it: what -x sets for the first program is for all, for a later one it is that program's alone.
-/// Parameters (--mca) are for all, wherever they stand. Returns the words in front of a later program.
-/// Hydra's -env is always its program's alone.
+/// As mpirun 5.0.11 does it: -x of the first program applies to all, of a later one to that program alone. Parameters
+/// (--mca) apply to all, wherever they are. Returns the words before a later program.
+/// Hydra's -env always applies to its program alone.
 std::vector<std::string> take_variables(MpiState& whole, const MpiState& part, bool is_first, MpiFamily family) {
   std::vector<std::string> own;
   for (const auto& [name, value] : part.line.environment) {
@@ -107,8 +107,8 @@ std::vector<std::string> take_variables(MpiState& whole, const MpiState& part, b
   return own;
 }
 
-/// How many processes of one program a node may have. As Open MPI 5 has it, the first program's limit (-N, --ppr) holds
-/// for all; that of a later one only says how many it has if -n does not, as in 4.1.
+/// How many processes of one program a node may have. As in Open MPI 5, the first program's limit (-N, --ppr) applies
+/// to all; that of a later one only determines its number of processes if -n does not, as in 4.1.
 std::optional<std::uint32_t> limit_of(const MpiState& whole, const MpiState& part, bool is_first) {
   if (is_first) return part.per_node;
   return part.processes || !part.per_node ? whole.per_node : part.per_node;
@@ -123,7 +123,7 @@ void merge_line(MpiState& whole, const MpiState& part) {
   whole.json = whole.json || part.json;
 }
 
-/// What the flags of one program say that the step as a whole needs.
+/// The settings in one program's flags that concern the whole step.
 Result<void> merge_part(MpiState& whole, MpiState& part, std::vector<std::string>& ranks, bool is_first) {
   if (auto status = choose_hosts(part); !status) return status;
   if (!part.processes && part.hosts.empty()) {
@@ -190,7 +190,7 @@ Result<void> translate_parts(MpiState& state, const Tool<MpiState>& tool, const 
       if (!own) return own.error();
       words = std::move(*own);
     }
-    if (words.empty()) return Error{Errc::invalid_argument, "a program is missing beside a ':'"};
+    if (words.empty()) return Error{Errc::invalid_argument, "a program is missing before or after a ':'"};
     auto status =
         family == MpiFamily::open_mpi ? merge_part(whole, part, ranks, parts.empty()) : merge_hydra_part(whole, part);
     if (!status) return status;

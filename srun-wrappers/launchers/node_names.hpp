@@ -10,18 +10,18 @@
 
 namespace amldist::launchers {
 
-/// The name of a host that may be any node: localhost, where there is no allocation.
+/// The name of a host that may be any node: localhost outside of an allocation.
 inline constexpr std::string_view any_node;
 
 /// The nodes of the allocation in which this runs, in Slurm's order; empty outside one.
 [[nodiscard]] std::vector<std::string> allocated_nodes();
 
-/// Gives hosts the names that Slurm knows; what becomes the same node has the slots of both. A plain name stays as it
-/// is, and every name does where Slurm is not asked (it is not installed, or does not answer). Errors: not_found, a
-/// long name or an address of no node, or this machine where it is not a node.
+/// Gives hosts the names that Slurm knows; hosts that turn out to be the same node have the slots of both. A plain name
+/// is left as it is, and so is every name if Slurm cannot be asked (it is not installed, or does not answer). Errors:
+/// not_found, a long name or an address of no node, or this machine if it is not a node.
 [[nodiscard]] Result<void> name_nodes(std::vector<Host>& hosts, Repeats repeats);
 
-/// The same of one host.
+/// The same for one host.
 [[nodiscard]] Result<std::string> node_name(std::string_view host);
 
 }  // namespace amldist::launchers

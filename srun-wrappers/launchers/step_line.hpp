@@ -1,4 +1,4 @@
-// The srun line that a launcher's command becomes: shown with --dry-run, else started.
+// The srun line made from a launcher's command: shown with --dry-run, else started.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ namespace amldist::launchers {
 struct StepLine {
   std::vector<std::pair<std::string, std::string>> environment;  ///< set for srun, which passes it on
   commands::SlurmOptions srun;
-  std::string option;                ///< behind --aml-dist=
+  std::string option;                ///< after --aml-dist=
   std::vector<std::string> words;    ///< the program and its arguments
-  bool expand = false;               ///< through `aml-dist exec`, which expands $LOCAL_RANK and its like
+  bool expand = false;               ///< through `aml-dist exec`, which expands $LOCAL_RANK and the like
   std::vector<std::string> folders;  ///< made before srun starts
-  std::vector<std::string> notes;    ///< said before srun starts, a sentence each
+  std::vector<std::string> notes;    ///< printed before srun starts, a sentence each
   /// The real tool, to be started instead of srun; empty: srun.
   std::vector<std::string> instead;
 
@@ -25,7 +25,7 @@ struct StepLine {
   void add_key(std::string_view key);  ///< ",key" of the option
   void note(std::string sentence) { notes.push_back(std::move(sentence)); }
 
-  /// Words of the command that is started.
+  /// The words of the command that is started.
   [[nodiscard]] std::vector<std::string> command() const;
   /// One line for bash: assignments and the command.
   [[nodiscard]] std::string to_line() const;
@@ -34,7 +34,7 @@ struct StepLine {
 /// Becomes srun (or the real tool); returns only on failure, with the exit status.
 [[nodiscard]] int start(const StepLine& line);
 
-/// The interpreter that the real launchers would use: $PYTHON_EXEC, python or python3, whichever is there.
+/// The interpreter that the real launchers would use: $PYTHON_EXEC, python or python3, whichever exists.
 [[nodiscard]] std::string python();
 
 }  // namespace amldist::launchers

@@ -1,7 +1,7 @@
 // aml-torchrun: torchrun's command line as one srun line.
 //
-// Processes are started by Slurm, one task each, unless a flag needs torchrun's own agent (restarts, logs by rank,
-// ...): then the real torchrun is started, once on each node, and gets those flags.
+// Slurm starts the processes, one task each, unless a flag needs torchrun's own agent (restarts, logs by rank, ...):
+// then the real torchrun is started, once on each node, and gets those flags.
 #include <algorithm>
 #include <optional>
 
@@ -89,19 +89,19 @@ Done set_processes(State& state, const GivenFlag& given) {
   return {};
 }
 
-/// The spelling that every release of torchrun takes: with underscores.
+/// The spelling that every release of torchrun accepts: with underscores.
 std::string old_spelling(std::string name) {
   std::replace(name.begin() + std::min<std::ptrdiff_t>(2, std::ssize(name)), name.end(), '-', '_');
   return name;
 }
 
-/// A flag and its value as words that argparse reads as such: a value that looks like a flag stands in the same word.
+/// A flag and its value as words that argparse reads correctly: a value that looks like a flag goes into the same word.
 void add_flag(std::vector<std::string>& words, const std::string& name, const std::string& value) {
   if (value.starts_with('-')) words.push_back(concat({name, "=", value}));
   else words.insert(words.end(), {name, value});
 }
 
-/// Only with an agent that something else asks for.
+/// Only has an effect if another flag needs the agent.
 Done hand_on_if_needed(State& state, const GivenFlag& given) {
   const std::string name = old_spelling(given.name);
   if (given.values.empty()) state.handed_on.push_back(name);
@@ -109,7 +109,7 @@ Done hand_on_if_needed(State& state, const GivenFlag& given) {
   return {};
 }
 
-/// torchrun's agent does it; without the agent it means nothing.
+/// torchrun's agent does it; without the agent it has no effect.
 Done hand_on(State& state, const GivenFlag& given) {
   state.agent = true;
   return hand_on_if_needed(state, given);
@@ -141,7 +141,7 @@ Done set_rendezvous(State& state, const GivenFlag& given) {
   return {};
 }
 
-/// What -r and -t take: 0 to 3, or such a number for some of the processes.
+/// The values of -r and -t: 0 to 3, or such a number for some of the processes.
 Done hand_on_streams(State& state, const GivenFlag& given) {
   const auto is_streams = [](std::string_view text) { return text.size() == 1 && text[0] >= '0' && text[0] <= '3'; };
   const auto is_pair = [&](std::string_view text) {
@@ -161,13 +161,14 @@ Done hand_on_ranks(State& state, const GivenFlag& given) {
   return hand_on(state, given);
 }
 
-/// The port counts; the host is rank 0's, whatever the flag says.
+/// Only the port is used; the host is rank 0's, whatever the flag says.
 Done set_endpoint(State& state, const GivenFlag& given) {
   state.endpoint = given.value();
   const auto colon = state.endpoint.rfind(':');
   if (colon == std::string::npos) return {};
   const auto number = text::to_number(std::string_view(state.endpoint).substr(colon + 1), 65535);
-  // An endpoint of etcd may be a URL, a variable is expanded later; what is not a port is refused, as torchrun does.
+  // An endpoint of etcd may be a URL, and a variable is expanded later; anything that is not a port is refused, as
+  // torchrun does.
   if (!number && state.endpoint.find('$', colon) == std::string::npos) {
     return invalid_value(given, "use HOST or HOST:PORT with a port from 0 to 65535");
   }
@@ -251,7 +252,7 @@ Done read_defaults(State& state) {
                                                     {"PET_NPROC_PER_NODE", set_processes},
                                                     {"PET_MAX_RESTARTS", set_restarts},
                                                     {"PET_MASTER_PORT", set_port}};
-  if (own_variable("AMLDIST_STAMP")) return {};  // those of an outer step of ours are no wish of the user's
+  if (own_variable("AMLDIST_STAMP")) return {};  // variables of an outer step of ours are not the user's request
   for (const auto& [name, apply] : defaults) {
     const auto value = own_variable(name);
     if (!value) continue;

@@ -20,8 +20,8 @@ std::optional<std::uint64_t> number_in(std::string_view text) {
   return number && *number > 0 ? std::optional(*number) : std::nullopt;
 }
 
-/// Nodes that srun would take: those asked for (N or MIN-MAX), no more than the allocation has; without a word all of
-/// it.
+/// The number of nodes that srun would use: those asked for (N or MIN-MAX), at most those of the allocation; by default
+/// all of it.
 std::optional<std::uint64_t> nodes_of(const SlurmOptions& step) {
   auto allocated = own_variable("SLURM_NNODES");
   if (!allocated) allocated = own_variable("SLURM_JOB_NUM_NODES");
@@ -42,7 +42,7 @@ void count_tasks(SlurmOptions& step) {
   const auto nodes = nodes_of(step);
   if (!each || !nodes || *each * *nodes > most_tasks) return;
   const bool range = step.value_of("nodes").find('-') != std::string_view::npos;
-  if (range) step.set("nodes", std::to_string(*nodes));  // of MIN-MAX srun would take MIN
+  if (range) step.set("nodes", std::to_string(*nodes));  // of MIN-MAX srun would use MIN
   step.set("ntasks", std::to_string(*each * *nodes));
 }
 

@@ -1,4 +1,4 @@
-// Where a command runs: outside of any job, in an allocation, or in a task of one.
+// Where a command runs: outside of any job, in an allocation, or in a task.
 #pragma once
 
 #include "base/text/result.hpp"
@@ -15,8 +15,8 @@ enum class JobContext {
 /// From Slurm's variables. Errors: invalid_argument in one of several tasks, each of which would start a whole step.
 [[nodiscard]] Result<JobContext> find_job_context();
 
-/// Says in `step` how many tasks there are, if it only says how many there are on each node: in an allocation srun
-/// would take the number from the allocation's SLURM_NTASKS, and start that many.
+/// Sets the number of tasks in `step` if it only has the number per node: in an allocation srun would otherwise use the
+/// allocation's SLURM_NTASKS.
 void count_tasks(SlurmOptions& step);
 
 }  // namespace amldist::commands

@@ -1,8 +1,8 @@
 // Exit statuses of all commands, one meaning for each number. aml_dist(7) documents them.
 //
-// They are for failures of our own. The status of a program, a step or a followed job is handed on unchanged, and so
-// are a shell's 126 and 127 and what aml-run --wait says of a job's end (124 out of time, 130 cancelled, 137 out of
-// memory).
+// They are for failures of our own. The status of a program, a step or a followed job is passed on unchanged, and so
+// are a shell's 126 and 127 and the statuses of aml-run --wait for a job's end (124 out of time, 130 cancelled, 137 out
+// of memory).
 #pragma once
 
 #include "base/text/result.hpp"
@@ -20,12 +20,12 @@ enum ExitStatus : int {
   exit_hang = 75,      ///< the step was ended because it hung. Reserved: no command uses it yet
 };
 
-/// What --help says of them.
+/// The description in --help.
 inline constexpr const char* exit_status_help =
     "0 done, 1 failed, 2 wrong usage, 3 nothing to do, 4 something named does not\n"
     "exist, 5 no Slurm, 6 refused by Slurm (see aml_dist(7))";
 
-/// For an error that is about what was asked. Slurm has no error code of its own: who talks to it says exit_no_slurm.
+/// For an error about the request. Slurm has no error code of its own: code that talks to it returns exit_no_slurm.
 [[nodiscard]] constexpr ExitStatus exit_status_of(Errc code) noexcept {
   switch (code) {
     case Errc::invalid_argument:

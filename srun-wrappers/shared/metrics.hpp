@@ -1,5 +1,5 @@
-// The one writer of metrics: gauges, as OpenMetrics that is at the same time valid for the textfile collector of
-// Prometheus' node_exporter (format 0.0.4). No timestamps: the collector refuses them.
+// Writes metrics: gauges, as OpenMetrics that is also valid for the textfile collector of Prometheus' node_exporter
+// (format 0.0.4). No timestamps: the collector refuses them.
 #pragma once
 
 #include <string>

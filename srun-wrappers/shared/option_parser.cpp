@@ -12,7 +12,7 @@ namespace {
 
 using text::concat;
 
-/// CLI11 takes "--name=" for an option whose value is the next word. This character stands for the empty value.
+/// CLI11 takes "--name=" for an option whose value is the next word. This character represents the empty value.
 constexpr char empty_mark = '\x01';
 
 void mark_empty_values(std::vector<std::string>& words) {
@@ -26,7 +26,7 @@ std::string unmarked(std::string value) {
   return value;
 }
 
-/// What CLI11 says begins with the option's name, for a flag without its dashes.
+/// CLI11's messages begin with the option's name, for a flag without its dashes.
 std::string sentence_of(const CLI::App& app, const CLI::ParseError& error) {
   const std::string_view said = error.what();
   std::string name(said.substr(0, said.find_first_of(": ")));
@@ -36,7 +36,7 @@ std::string sentence_of(const CLI::App& app, const CLI::ParseError& error) {
   return concat({name, option->get_expected_max() == 0 ? " takes no value" : " needs a value"});
 }
 
-/// What CLI11 gives for an option without a value; no option of sbatch has this one.
+/// CLI11's value for an option without a value; no option of sbatch has this value.
 constexpr std::string_view no_value = "true";
 
 void add(CLI::App& app, const std::string& names, Argument argument, const OptionParser::Take& take) {

@@ -1,5 +1,5 @@
-// The one reader of options, CLI11, as commands use it that pass Slurm's options on: long and short forms, values in
-// the same word or the next, sentences of our own for what is wrong.
+// Reads options with CLI11, for commands that pass Slurm's options on: long and short forms, values in the same word or
+// the next, our own sentences for errors.
 #pragma once
 
 #include <functional>
@@ -25,9 +25,9 @@ class OptionParser {
   OptionParser& operator=(const OptionParser&) = delete;
   ~OptionParser();
 
-  /// An option with a value, each time that it is given. `names` as CLI11 writes them: "-N,--nodes".
+  /// An option with a value, called each time that it is given. `names` as CLI11 writes them: "-N,--nodes".
   void add_value(const std::string& names, const Take& take);
-  /// The same, which can be given once.
+  /// The same, but it can be given only once.
   void add_text(const std::string& names, std::string& to);
   /// An option without a value.
   void add_switch(const std::string& names, const Take& take);

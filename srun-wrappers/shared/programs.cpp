@@ -27,7 +27,7 @@ void keep(std::string& text, const char* bytes, std::size_t count) {
   text.append(bytes, std::min(count, longest_capture - std::min(longest_capture, text.size())));
 }
 
-/// Reads what is there. false: the other end is closed.
+/// Reads what is available. false if the other end is closed.
 bool drain(const FileDescriptor& from, std::string& text) {
   std::array<char, 65536> buffer{};
   const ssize_t count = ::read(from.get(), buffer.data(), buffer.size());
@@ -86,7 +86,7 @@ Result<Finished> run_program(const std::vector<std::string>& words, std::string_
   if (!child) return child.error();
   struct sigaction ignore {};
   struct sigaction before {};
-  ignore.sa_handler = SIG_IGN;  // a program that does not read its input must not end us
+  ignore.sa_handler = SIG_IGN;  // a program that does not read its input must not end this one
   ::sigaction(SIGPIPE, &ignore, &before);
   in->reading = FileDescriptor();
   out->writing = FileDescriptor();

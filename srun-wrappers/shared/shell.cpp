@@ -29,7 +29,7 @@ bool has_typography(std::string_view text) {
 
 bool needs_escapes(std::string_view text) {
   const bool control = std::ranges::any_of(text, [](char c) { return is_control(c) && c != '\n' && c != '\t'; });
-  // 'a\' and 'a\'b' would be right, but look like mistakes.
+  // 'a\' and 'a\'b' would be correct, but look like mistakes.
   return control || text.ends_with('\\') || text.find("\\'") != std::string_view::npos || has_typography(text) ||
          !is_utf8(text);
 }
@@ -81,7 +81,7 @@ Sequence sequence_of(unsigned char lead) {
   return {0, 0, 0};
 }
 
-/// Reads one quoted piece or one escaped character at `at`; returns the place behind it, npos if it is not closed.
+/// Reads one quoted piece or one escaped character at `at`; returns the position after it, npos if it is not closed.
 std::size_t read_piece(std::string_view line, std::size_t at, std::string& word) {
   const char c = line[at];
   if (c == '\\') {

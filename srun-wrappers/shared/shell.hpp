@@ -10,22 +10,22 @@
 
 namespace amldist::shell {
 
-/// One word of bash that is exactly `text`, whatever its bytes (no NUL): bare where that is safe, else in single
-/// quotes, else as $'...' (control characters, as sbatch refuses \r\n; bytes that are not UTF-8; what shellcheck would
-/// doubt).
+/// One word of bash that is exactly `text`, whatever its bytes (no NUL): bare if that is safe, else in single quotes,
+/// else as $'...' (control characters, because sbatch refuses \r\n; bytes that are not UTF-8; characters that
+/// shellcheck would question).
 [[nodiscard]] std::string quote(std::string_view text);
 
-/// A path for a message: whole, in quotes. Who says it makes control characters visible.
+/// A path for a message: whole, in quotes. The caller that prints it makes control characters visible.
 [[nodiscard]] std::string quote_path(std::string_view path);
 
 /// Words of one command, quoted, with blanks between.
 [[nodiscard]] std::string join(std::span<const std::string> words);
 
-/// Whether quote() leaves a `$` or a backtick in single quotes, of which shellcheck asks whether it is meant (SC2016).
+/// Whether quote() leaves a `$` or a backtick in single quotes, which shellcheck would question (SC2016).
 [[nodiscard]] bool keeps_dollar(std::string_view text) noexcept;
 
-/// A value as sbatch reads it behind `#SBATCH --name=`: bare or in double quotes. Newlines and other control characters
-/// become blanks, as an #SBATCH line has no way to write them.
+/// A value as sbatch reads it after `#SBATCH --name=`: bare or in double quotes. Newlines and other control characters
+/// become blanks, because an #SBATCH line cannot express them.
 [[nodiscard]] std::string quote_directive(std::string_view value);
 
 /// A folder in a file name of sbatch (--output and its like), where % begins a pattern.

@@ -1,11 +1,11 @@
-// Interrupts that wait.
+// Delays interrupts.
 #pragma once
 
 #include <csignal>
 
 namespace amldist::commands {
 
-/// While this lives, SIGINT, SIGTERM and SIGHUP stay pending; programs that are started get them as ever.
+/// While this object lives, SIGINT, SIGTERM and SIGHUP stay pending; programs that are started get them as usual.
 class HeldInterrupts {
  public:
   HeldInterrupts() noexcept {

@@ -12,8 +12,8 @@ using text::concat;
 using A = Argument;
 using S = Scope;
 
-/// From the help texts of sbatch 22.05 to 26.05. --wait, --wrap, --parsable, --test-only and --help are not here:
-/// aml-run has its own, or they would change what sbatch answers.
+/// From the help texts of sbatch 22.05 to 26.05. --wait, --wrap, --parsable, --test-only and --help are missing:
+/// aml-run has its own, or they would change sbatch's answer.
 constexpr std::array options = {
     SlurmOption{"account", 'A', A::required, S::job},
     SlurmOption{"acctg-freq"},

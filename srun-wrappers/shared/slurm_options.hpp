@@ -1,5 +1,5 @@
-// The options of sbatch and srun as the commands pass them through: which take a value, what else they are called, and
-// which a step can have.
+// The options of sbatch and srun that the commands pass on: which take a value, their other names, and which a step can
+// have.
 #pragma once
 
 #include <optional>
@@ -38,7 +38,7 @@ struct GivenOption {
   friend bool operator==(const GivenOption&, const GivenOption&) = default;
 };
 
-/// A list of options in which each name occurs once; the last word about a name counts.
+/// A list of options in which each name occurs once; the last mention of a name counts.
 class SlurmOptions {
  public:
   void set(std::string_view name, std::optional<std::string> value = std::nullopt);
@@ -57,10 +57,10 @@ class SlurmOptions {
 };
 
 [[nodiscard]] std::span<const SlurmOption> slurm_options() noexcept;
-/// By its long name; nullptr: not known here (an option of another plugin, say).
+/// By its long name; nullptr if not known here (for example an option of another plugin).
 [[nodiscard]] const SlurmOption* find_slurm_option(std::string_view name) noexcept;
 
-/// What else sbatch calls it.
+/// The other name that sbatch has for it.
 [[nodiscard]] std::vector<std::string_view> other_names_of(const SlurmOption& option);
 
 }  // namespace amldist::commands

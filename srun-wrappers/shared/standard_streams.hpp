@@ -10,8 +10,8 @@
 
 namespace amldist::commands {
 
-/// Puts /dev/null where a standard stream is closed, so that no file or socket opened later takes its number, and with
-/// it what is printed.
+/// Opens /dev/null for a standard stream that is closed, so that no file or socket opened later takes its number, and
+/// with it the output.
 inline void fill_closed_streams() noexcept {
   for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
     if (::fcntl(number, F_GETFD) >= 0 || errno != EBADF) continue;
@@ -19,10 +19,10 @@ inline void fill_closed_streams() noexcept {
   }
 }
 
-/// Whether everything printed has arrived; says so if not.
+/// Whether everything printed was written; prints an error if not.
 [[nodiscard]] inline bool printed_all() noexcept {
   const bool failed_before = std::ferror(stdout) != 0;
-  if (failed_before) {  // why is forgotten, and known again after one more try
+  if (failed_before) {  // the reason is lost, and known again after one more try
     std::clearerr(stdout);
     std::fputc('\n', stdout);
   }

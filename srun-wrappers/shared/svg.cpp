@@ -32,7 +32,7 @@ std::string attribute(std::string_view name, std::string_view value) {
   return concat({" ", name, "=\"", escaped(value), "\""});
 }
 
-/// Two decimals, a dot whatever the locale; what is not a number becomes 0.
+/// Two decimals, with a dot in any locale; what is not a number becomes 0.
 std::string decimal(double value) {
   constexpr double most = 1e6;
   const auto hundredths = std::isfinite(value) ? std::llround(std::fmin(std::fmax(value, -most), most) * 100) : 0;
@@ -53,7 +53,7 @@ struct Shade {
   std::string_view dark;
 };
 
-/// Colours that need another one on a dark page; what is missing here is seen on both.
+/// Colours that need another shade on a dark page; those missing here are visible on both.
 constexpr std::array<Shade, 7> shades = {{{"#1f2933", "#e6ebf1"},
                                           {"#52606d", "#a9b5c1"},
                                           {"#dde3ea", "#2c3843"},

@@ -54,7 +54,7 @@ class Svg {
   void dot(Point centre, double radius, std::string_view fill);
   /// One line of text with its base line at `y`.
   void text(int x, int y, std::string_view words, const TextStyle& style = {});
-  /// What viewers show when the mouse rests on the shapes between open_group() and close_group().
+  /// The tooltip for the shapes between open_group() and close_group().
   void open_group(std::string_view tooltip);
   void close_group();
 

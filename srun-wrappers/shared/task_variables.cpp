@@ -20,7 +20,7 @@ struct Reference {
   std::size_t length;  ///< of the whole reference, from its dollar sign on
 };
 
-/// The reference that begins at `at`, where a dollar sign is: $NAME or ${NAME}, of whatever name.
+/// The reference that begins at the dollar sign at `at`: $NAME or ${NAME}, of any name.
 std::optional<Reference> reference_at(std::string_view text, std::size_t at) {
   const bool braces = at + 1 < text.size() && text[at + 1] == '{';
   const std::size_t first = at + (braces ? 2 : 1);

@@ -14,11 +14,11 @@ namespace amldist::commands {
 
 /// Whether `argument` refers to a variable that is expanded: one of amldist::task_variables().
 [[nodiscard]] bool mentions_task_variable(std::string_view argument);
-/// Whether `text` refers to this one, as $NAME or ${NAME}.
+/// Whether `text` refers to this variable, as $NAME or ${NAME}.
 [[nodiscard]] bool mentions(std::string_view text, std::string_view name);
 
-/// `argument` with the references replaced; every other byte stays. Errors: not_found, a variable that this kind of job
-/// does not set.
+/// `argument` with the references replaced; every other byte is unchanged. Errors: not_found, a variable that this kind
+/// of job does not set.
 [[nodiscard]] Result<std::string> expand_task_variables(std::string_view argument,
                                                         const EnvironmentReader& environment);
 

@@ -21,7 +21,7 @@ import launch
 
 RANK = {"RANK": "0", "WORLD_SIZE": "2"}
 AT_MASTER = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "23456"}
-NOWHERE = "nothing says where rank 0 is: set MASTER_ADDR and MASTER_PORT, or start the step with srun --aml-dist=KIND or --mpi=pmix"
+NOWHERE = "cannot find rank 0: set MASTER_ADDR and MASTER_PORT, or start the step with srun --aml-dist=KIND or --mpi=pmix"
 
 
 def cases(broken: str) -> list[tuple[dict[str, str], str]]:

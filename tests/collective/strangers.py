@@ -25,7 +25,7 @@ import leftovers
 from bootstrap import connected
 
 NOBODY = 65534
-OPEN = "this world is open: whoever reaches rank 0's port can join it"
+OPEN = "this world is open: any process that reaches rank 0's port can join it"
 
 
 def rank(program: str, number: int, size: int, port: int, address: str = "127.0.0.1", user: int | None = None,
@@ -152,10 +152,10 @@ class Step:
             os.chown(folder, NOBODY, NOBODY)
         port = launch.free_port()
         statuses, out, err = ends([rank(self.program, each, 2, port, case="operations") for each in range(2)])
-        said = f"{OPEN} (no secret can be kept in '/tmp/aml-dist-{os.geteuid()}': it belongs to somebody else)"
+        said = f"{OPEN} (cannot keep a secret in '/tmp/aml-dist-{os.geteuid()}': it belongs to another user)"
         right = statuses == [0, 0] and said in err[0] and not err[1]
         statuses, _, refused = ends([rank(self.program, each, 2, port, AMLDIST_SECRET="require") for each in range(2)])
-        right &= statuses == [3, 3] and "it belongs to somebody else" in refused[0]
+        right &= statuses == [3, 3] and "it belongs to another user" in refused[0]
         statuses, out, _ = ends([rank(self.program, each, 2, port, **self.secret) for each in range(2)])
         right &= statuses == [0, 0] and "no flight recorder: " in out[0]
         return [None if right else f"squatted folders: {statuses} {out} {err} {refused}"]

@@ -211,7 +211,7 @@ def test_a_store_that_is_gone_is_an_error_at_once():
         dist.barrier()
         time.sleep(5)
         went = time.monotonic()
-        raises(dist.new_group, dist.DistBackendError, "the store by which the group's ranks find each other does not answer", "does the process that holds it still run?")
+        raises(dist.new_group, dist.DistBackendError, "the store through which the group's ranks find each other does not answer", "does the process that holds it still run?")
         assert time.monotonic() - went < 20, time.monotonic() - went
         print("fine")
         sys.stdout.flush()

@@ -47,7 +47,7 @@ void check_words(std::string_view datagram) {
 }
 
 void check_forgery(std::string_view datagram) {
-  require(!step::unseal(datagram, other_token) || !step::unseal(datagram, token), "one datagram bears one token");
+  require(!step::decode(datagram, other_token) || !step::decode(datagram, token), "one datagram bears one token");
   require(!step::FailureReport::parse(datagram, other_token) || !step::FailureReport::parse(datagram, token),
           "nor does a report");
 }
@@ -55,7 +55,7 @@ void check_forgery(std::string_view datagram) {
 /// What srun, or root's process in its place, does with it.
 void check_desk(std::string_view datagram, spank::MessageServer& server) {
   const auto answer = server.take(datagram, {});
-  require(!answer || step::unseal(datagram, token).has_value(), "nobody is answered without the token");
+  require(!answer || step::decode(datagram, token).has_value(), "nobody is answered without the token");
   require(!answer || answer->size() <= step::longest_answer, "an answer fits a datagram");
 }
 
@@ -71,7 +71,7 @@ void try_input(std::string_view input) {
       {.token = token, .tasks = 64, .nodes = 16, .record = "1", .most_notices = 4096, .tell = nullptr});
   for (Input lines(input); !lines.ended();) {
     const std::string_view datagram = lines.line();
-    const auto fields = within(datagram.size() * 48 + 8192, [datagram] { return step::unseal(datagram, token); });
+    const auto fields = within(datagram.size() * 48 + 8192, [datagram] { return step::decode(datagram, token); });
     require(!fields || (!fields->empty() && datagram.size() <= step::longest_datagram), "what is unsealed has a field");
     check_report(datagram, failure);
     check_end(datagram, release);

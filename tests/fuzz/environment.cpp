@@ -152,7 +152,8 @@ void try_input(std::string_view input) {
   const Step step = read_step(lines.line());
   const std::string_view map = lines.line();
   const Table table = read_table(lines);
-  if (const auto own = launch::read_own_identity(reader_of(table)); !own) require_sentence(own.error().message);
+  if (const auto status = launch::read_own_identity(reader_of(table)); !status)
+    require_sentence(status.error().message);
   if (const auto stamp = launch::Stamp::read(reader_of(table))) {
     const std::string text = stamp->to_string();
     const auto again = launch::Stamp::read([&text](std::string_view) { return std::optional(text); });

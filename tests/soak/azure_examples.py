@@ -23,7 +23,7 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 AML_RUN = pathlib.Path(os.environ.get("AMLDIST_TOOL", ROOT / "build-development/bin/aml-dist")).parent / "aml-run"
 PATHS = ("uri_folder", "mltable", "mlflow_model", "custom_model", "path")
-REASON = re.compile(r"type \w+ is not run|registered with Azure ML|which does not exist|its \$schema says '\w+'|a conda file")
+REASON = re.compile(r"type \w+ is not supported|registered with Azure ML|which does not exist|its \$schema says '\w+'|a conda file")
 
 
 def kind_of(tree: object) -> str:

@@ -34,7 +34,7 @@ def test_the_rank_that_is_behind_is_named_with_operation_and_number(tool, tmp_pa
     assert lines[0].startswith("step 42.0: 4 ranks, recorders of 4 on 2 nodes")
     assert lines[2].split() == ["RANK", "HOST", "PROCESS", "CALLS", "CALL", "STATE", "SINCE"]
     assert lines[-1] == ("allreduce #6 (1048576 float32, 4 MiB): rank 2 on node2 is gone after allreduce #5 (1048576 float32, 4 MiB); "
-                         "ranks 0,1,3 wait since 10.0 s")
+                         "ranks 0,1,3 wait, for 10.0 s so far")
 
 
 def test_without_a_step_those_that_left_recorders_are_listed(tool, tmp_path):
@@ -200,7 +200,7 @@ def test_steps_are_found_by_name_where_programs_put_them(tool, tmp_path):
     assert read_json(tool, "42.0", env=env)["folder"] == str(tmp_path / "42.0")
     assert read_json(tool, "42", env=env)["folder"] == str(tmp_path / "42.0")
     ambiguous = tool.run("trace", "43", env=env)
-    assert ambiguous.returncode == USAGE and "fits 2 steps" in ambiguous.stderr
+    assert ambiguous.returncode == USAGE and "matches 2 steps" in ambiguous.stderr
     listed = tool.run("trace", env=env).stdout.splitlines()
     assert {str(tmp_path / name) for name in ("42.0", "43.0", "43.1")} <= set(listed)
 

@@ -296,7 +296,7 @@ def bomb() -> str:
     ("command: x\ninputs: {a: {pth: x}}\n", "2:14", "in inputs.a: did you mean 'path'?"),
     ("command: x\ntype: command\ntrial: 1\n", "3:1", "unknown key 'trial'"),
     ("command: x\ntype: sweep\n", "1:1", "unknown key 'command' in a sweep"),
-    ("command: x\ntype: automl\n", "2:7", "type automl is not run"),
+    ("command: x\ntype: automl\n", "2:7", "type automl is not supported"),
     ("command: x\ntype: kommand\n", "2:7", "invalid value 'kommand' for type: use command, sweep or pipeline"),
     ("display_name: x\n", None, "there is no command"),
     ("command: '  '\n", "1:10", "there is no command"),
@@ -427,7 +427,7 @@ def test_an_instance_type_that_is_not_in_the_table(aml_run, job):
 
 
 @pytest.mark.parametrize("arguments, said", [
-    ([], "there is nothing to run"), (["--"], "there is no command behind --"), (["train.py"], "put -- in front of a command"),
+    ([], "there is nothing to run"), (["--"], "the command after -- is missing"), (["train.py"], "put -- in front of a command"),
     (["a.yml", "--", "x"], "give one of them"), (["a.yml", "b.yml"], "unexpected argument 'b.yml'"),
     (["--dry-rnu", "a.yml"], "did you mean --dry-run?"), (["--partitoin=x", "--", "x"], "did you mean --partition?"),
     (["--kind", "pytorhc", "--", "x"], "did you mean 'pytorch'?"), (["--kind", "mpi,launch=x", "--", "x"], "launch='x'"),
@@ -447,7 +447,7 @@ def test_wrong_command_lines(aml_run, arguments, said):
 
 
 def test_wrap_is_refused_and_test_only_asks_sbatch(aml_run, slurm, job):
-    assert "put the command behind --" in aml_run.refusal(USAGE, "--wrap=hostname", job("command: x\n"))
+    assert "put the command after --" in aml_run.refusal(USAGE, "--wrap=hostname", job("command: x\n"))
     slurm.program("sbatch", 'echo "$@" > words; cat > script; echo "sbatch: Job 1 to start at once" >&2')
     done = aml_run.good("--test-only", job("command: x\n"), env=slurm.env)
     assert slurm.written("words") == "--test-only\n" and "to start at once" in done.said
@@ -492,9 +492,9 @@ def test_no_slurm(aml_run, job):
 
 @pytest.mark.parametrize("message, status, said", [
     ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified", REFUSED,
-     "Slurm does not take the job: Batch job submission failed: Invalid account"),
+     "Slurm does not accept the job: Batch job submission failed: Invalid account"),
     ("sbatch: error: Unable to contact slurm controller (connect failure)", NO_SLURM, "Slurm does not answer: "),
-    ("aml-dist: unknown key 'x'\nsbatch: error: other", REFUSED, "Slurm does not take the job: unknown key 'x'"),
+    ("aml-dist: unknown key 'x'\nsbatch: error: other", REFUSED, "Slurm does not accept the job: unknown key 'x'"),
     ("", REFUSED, "it gave no reason"),
 ])
 def test_sbatch_that_refuses(aml_run, slurm, message, status, said):
@@ -564,7 +564,7 @@ def test_in_an_allocation_a_step(aml_run, slurm):
     done = aml_run.good("-N2", "--tasks-per-node=2", "-p", "x", "--", "prog", "a b", env=env)
     assert done.text.splitlines() == ["--job-name=prog", "--nodes=2", "--ntasks-per-node=2", "--kill-on-bad-exit=1",
                                       "--aml-dist=pytorch", "prog", "a b"]
-    assert "--partition cannot be chosen any more" in done.said
+    assert "--partition cannot be changed any more" in done.said
     # What is not said is the allocation's.
     assert aml_run.good("--", "x", env=env).text.splitlines() == ["--job-name=x", "--kill-on-bad-exit=1", "--aml-dist=pytorch", "x"]
     # But not its number of tasks, where the line says how many each node has.

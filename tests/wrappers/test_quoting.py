@@ -119,7 +119,7 @@ def test_exec_hands_the_programs_status_through(aml_dist):
     assert aml_dist.run("exec", "sh", "-c", "exit 7").status == 7
     assert aml_dist.run("exec", "--", "/no/such/program").status == 127
     assert aml_dist.run("exec", "--", "/etc/passwd").status == 126
-    assert "no command is given" in aml_dist.refusal(USAGE, "exec")
+    assert "the command is missing" in aml_dist.refusal(USAGE, "exec")
 
 
 def test_only_commands_that_mention_a_variable_go_through_exec(aml_run):

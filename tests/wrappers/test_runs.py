@@ -108,11 +108,11 @@ def test_a_pipeline_job_may_only_name_a_component(aml_run, tmp_path):
     ({"jobbs": 1}, None, "did you mean 'jobs'?"),
     ({"jobs": {"a": {**COMMAND, "inputs": {"i": "${{parent.inputs.q}}"}}}}, None, "did you mean p?"),
     ({"jobs": {"a": {**COMMAND, "inputs": {"i": "${{parent.jobs.z.outputs.o}}"}}}}, None, "names no job of the pipeline"),
-    ({"jobs": {"a": {**COMMAND, "inputs": {"i": "${{parent.jobs.a.outputs.o}}"}}}}, None, "need each other in a circle"),
+    ({"jobs": {"a": {**COMMAND, "inputs": {"i": "${{parent.jobs.a.outputs.o}}"}}}}, None, "depend on each other in a cycle"),
     ({"jobs": {"a": {"type": "comand", "command": "x"}}}, None, "use command, sweep or pipeline"),
     ({"jobs": {"a b": COMMAND}}, None, "letters, digits and _"),
     ({"settings": {"continue_on_step_failure": "perhaps"}}, None, "use true or false"),
-    *[({"jobs": {"a": {"type": kind}}}, None, f"type {kind} is not run") for kind in
+    *[({"jobs": {"a": {"type": kind}}}, None, f"type {kind} is not supported") for kind in
       ("parallel", "automl", "import", "finetuning", "spark", "data_transfer")],
 ])
 def test_wrong_pipelines(aml_run, tmp_path, change, place, said):
@@ -145,8 +145,8 @@ def test_defaults_and_optional_inputs(aml_run, tmp_path, words, command):
 
 @pytest.mark.parametrize("declared, value, said", [
     ({"type": "integer"}, "1.5", "use a whole number"), ({"type": "number"}, "x", "use a number"),
-    ({"type": "boolean"}, "1", "use true or false"), ({"type": "integer", "min": 2}, "1", "the least is 2"),
-    ({"type": "number", "max": 2}, "2.5", "the most is 2"), ({"type": "enum", "enum": ["a", "b"]}, "c", "use one of a, b"),
+    ({"type": "boolean"}, "1", "use true or false"), ({"type": "integer", "min": 2}, "1", "the minimum is 2"),
+    ({"type": "number", "max": 2}, "2.5", "the maximum is 2"), ({"type": "enum", "enum": ["a", "b"]}, "c", "use one of a, b"),
     ({"type": "integer"}, None, "add --set inputs.n=VALUE"),
 ])
 def test_values_are_held_against_the_declaration(aml_run, tmp_path, declared, value, said):

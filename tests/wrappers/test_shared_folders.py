@@ -48,7 +48,7 @@ def fifo(path: pathlib.Path, elsewhere: pathlib.Path) -> None:
 
 
 ATTACKS = [foreign, link, writable, fifo]
-SAID = ("belongs to user 65534", "links are not followed", "others can change what is in")
+SAID = ("belongs to user 65534", "links are not followed", "other users can change the files in")
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ run_in() {
         env -C "$(inner_folder)" "${environment[@]}" "$@"
 }
 
-# Sets uid, gid and home of the user as the cluster knows him.
+# Sets the user's uid, gid and home as the cluster knows them.
 read_user() {
     local line
     if single_host && [[ $EUID -ne 0 ]]; then

@@ -2,7 +2,7 @@
 # Where a cluster keeps its files, how its processes are recognised, and its lock.
 
 # Root keeps state where every namespace sees it; others can only have a single-host cluster,
-# where everybody uses the same /tmp.
+# where all users share one /tmp.
 if [[ -n ${DEVCLUSTER_STATE-} ]]; then STATE_ROOT=$DEVCLUSTER_STATE
 elif [[ $EUID -eq 0 ]]; then STATE_ROOT=/run/aml-devcluster
 else STATE_ROOT=/tmp/aml-devcluster-$EUID

@@ -1,4 +1,4 @@
-/* The smallest program: every rank adds its number, and says what came of it.
+/* The smallest program: every rank adds its number and prints the sum.
  *
  *   cc hello.c $(pkg-config --cflags --libs amldist) -o hello
  *   srun -N2 -n4 --aml-dist=mpi ./hello

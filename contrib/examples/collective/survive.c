@@ -1,4 +1,4 @@
-/* Goes on after a rank is lost: all-reduce fails on all ranks, those that are left shrink the communicator, find the
+/* Goes on after a rank is lost: all-reduce fails on all ranks, the remaining ones shrink the communicator, find the
  * last step that all of them have done, and go on from there.
  *
  *   cc -O2 survive.c $(pkg-config --cflags --libs amldist) -o survive
@@ -16,7 +16,7 @@ static void stop(const char* what) {
   exit(1);
 }
 
-/* What is left of `world`; it takes its place. */
+/* Replaces `world` by the communicator of the remaining ranks. */
 static amldist_comm* go_on(amldist_comm* world) {
   amldist_comm* left = NULL;
   if (amldist_shrink(world, &left) != AMLDIST_OK) stop("amldist_shrink");

@@ -57,8 +57,8 @@ int train(amldist::Communicator& world) {
   Row weights = {};
   for (int step = 0; step < 50; ++step) {
     shared[features] = gradient_of(data, weights, shared.first(features));
-    if (const auto done = world.allreduce(shared, amldist::Op::avg); !done) {
-      return std::fprintf(stderr, "train: %s\n", done.message().c_str()), 1;
+    if (const auto status = world.allreduce(shared, amldist::Op::avg); !status) {
+      return std::fprintf(stderr, "train: %s\n", status.message().c_str()), 1;
     }
     for (std::size_t i = 0; i < features; ++i) weights[i] -= 0.1F * shared[i];
     if (world.rank() == 0 && step % 10 == 9) std::printf("step %d: loss %.5f\n", step + 1, shared[features]);

@@ -1,4 +1,4 @@
-// The C functions on communicators: arguments into calls, results into status codes. No logic.
+// The C functions on communicators: they turn arguments into calls and results into status codes. No logic.
 #include "collective/communicator/communicator.hpp"
 
 #include <chrono>
@@ -34,7 +34,7 @@ struct Arguments {
   std::optional<int> tag;
 };
 
-/// Type or operator is none.
+/// Type or operator is not a valid enumerator.
 [[gnu::cold]] Error refusal_of_numbers(const Arguments& arguments) {
   const auto refuse = [&](const std::string& why) {
     return Error{Errc::invalid_argument, std::string(amldist::calls::to_string(arguments.call.operation)) + ": " + why};
@@ -49,7 +49,7 @@ struct Arguments {
                                       std::to_string(*arguments.tag) + " is negative"};
 }
 
-/// Lists have an entry for each rank. Errors: one is missing.
+/// Lists have an entry for each rank. Errors: a list is missing.
 [[gnu::noinline]] Result<void> measure_lists(const Communicator& comm, Call& call) {
   using List = std::span<const std::size_t>;
   const auto measure = [&](List& counts, List& offsets) {
@@ -68,8 +68,8 @@ struct Arguments {
                std::string(amldist::calls::to_string(call.operation)) + ": a list of counts or offsets is NULL"};
 }
 
-/// Makes the call one that a communicator can take. Called by itself, it was a tenth of what the shortest call costs
-/// before other ranks hear of it.
+/// Turns the call into one that a communicator can take. As a call of its own, it was a tenth of the cost of the
+/// shortest call before other ranks see it.
 [[gnu::always_inline]] inline Result<void> complete(const Communicator& comm, Arguments& arguments) {
   namespace calls = amldist::calls;
   if (!calls::is_data_type(arguments.type) || !calls::is_reduce_op(arguments.op)) return refusal_of_numbers(arguments);
@@ -81,7 +81,8 @@ struct Arguments {
   return calls::is_listed(call.operation) ? measure_lists(comm, call) : Result<void>();
 }
 
-/// The error that a call on this communicator has returned: if the communicator is lost by it, whom it names.
+/// The error that a call on this communicator has returned, and, if the communicator is lost by it, the ranks that it
+/// names.
 [[gnu::cold]] void name_culprit_of(const Communicator& comm) noexcept try {
   const auto diagnosis = comm.health();
   if (!diagnosis || diagnosis->message != amldist_last_error()) return;
@@ -91,7 +92,7 @@ struct Arguments {
   amldist::api::name_culprit(subject.rank, is_known ? comm.host(static_cast<std::uint32_t>(subject.rank)) : "",
                              operation, subject.number);
 } catch (const std::bad_alloc&) {
-  static_cast<void>(comm);  // the sentence alone must do
+  static_cast<void>(comm);  // without memory the sentence alone must suffice
 }
 
 template <typename Body>
@@ -105,7 +106,7 @@ int guarded_on(const amldist_comm* comm, Body body) noexcept {
 int run(amldist_comm* comm, Arguments&& arguments) {
   return guarded_on(comm, [&]() -> Result<void> {
     if (!is_usable(comm)) return refusal_of(comm);
-    if (auto fine = complete(*comm->impl, arguments); !fine) return fine;
+    if (auto status = complete(*comm->impl, arguments); !status) return status;
     return comm->impl->run(arguments.call);
   });
 }
@@ -115,7 +116,7 @@ int begin(amldist_comm* comm, Arguments&& arguments, amldist_request** request) 
     if (request == nullptr) return null_argument("the request");
     *request = nullptr;
     if (!is_usable(comm)) return refusal_of(comm);
-    if (auto fine = complete(*comm->impl, arguments); !fine) return fine;
+    if (auto status = complete(*comm->impl, arguments); !status) return status;
     auto begun = comm->impl->begin({arguments.call});
     if (!begun) return begun.error();
     *request = new amldist_request{std::move(*begun), comm->impl};
@@ -123,7 +124,7 @@ int begin(amldist_comm* comm, Arguments&& arguments, amldist_request** request) 
   });
 }
 
-/// Keeps what a finished request came to for amldist_last_error(), and returns its status.
+/// Keeps the result of a finished request for amldist_last_error(), and returns its status.
 int report(const Result<void>& result, const std::weak_ptr<Communicator>& of) {
   if (result) return AMLDIST_OK;
   const int status = amldist::api::fail(result.error());
@@ -131,7 +132,7 @@ int report(const Result<void>& result, const std::weak_ptr<Communicator>& of) {
   return status;
 }
 
-/// Waits as `wait` does, which returns whether the request is done; then frees it. `done` may be nullptr.
+/// Calls `wait`, which returns whether the request is done; then frees the request. `done` may be nullptr.
 template <typename Wait>
 int finish_request(amldist_request** request, int* done, Wait wait) noexcept {
   int status = AMLDIST_OK;
@@ -202,7 +203,7 @@ const char* amldist_provenance(const amldist_comm* comm) {
 // ---- collectives ----
 namespace {
 
-Arguments movement(Operation operation, const void* send, void* recv, size_t count, amldist_type type, int root = 0) {
+Arguments copy_call(Operation operation, const void* send, void* recv, size_t count, amldist_type type, int root = 0) {
   Arguments made;
   made.type = type;
   made.call.operation = operation;
@@ -212,162 +213,162 @@ Arguments movement(Operation operation, const void* send, void* recv, size_t cou
   made.call.recv = recv;
   return made;
 }
-Arguments reduction(Operation operation, const void* send, void* recv, size_t count, amldist_type type, amldist_op op,
-                    int root = 0) {
-  Arguments made = movement(operation, send, recv, count, type, root);
+Arguments reduction_call(Operation operation, const void* send, void* recv, size_t count, amldist_type type,
+                         amldist_op op, int root = 0) {
+  Arguments made = copy_call(operation, send, recv, count, type, root);
   made.op = op;
   return made;
 }
-Arguments gathering(const void* send, size_t count, void* recv, const size_t* counts, const size_t* offsets,
-                    amldist_type type) {
-  Arguments made = movement(Operation::allgatherv, send, recv, count, type);
+Arguments allgatherv_call(const void* send, size_t count, void* recv, const size_t* counts, const size_t* offsets,
+                          amldist_type type) {
+  Arguments made = copy_call(Operation::allgatherv, send, recv, count, type);
   made.call.recv_counts = {counts, 0};
   made.call.recv_offsets = {offsets, 0};
   return made;
 }
-Arguments scattering(const void* send, void* recv, const size_t* counts, const size_t* offsets, amldist_type type,
-                     amldist_op op) {
-  Arguments made = reduction(Operation::reduce_scatterv, send, recv, 0, type, op);
+Arguments reduce_scatterv_call(const void* send, void* recv, const size_t* counts, const size_t* offsets,
+                               amldist_type type, amldist_op op) {
+  Arguments made = reduction_call(Operation::reduce_scatterv, send, recv, 0, type, op);
   made.call.send_counts = {counts, 0};
   made.call.send_offsets = {offsets, 0};
   return made;
 }
-Arguments crossing(const void* send, const size_t* send_counts, const size_t* send_offsets, void* recv,
-                   const size_t* recv_counts, const size_t* recv_offsets, amldist_type type) {
-  Arguments made = movement(Operation::alltoallv, send, recv, 0, type);
+Arguments alltoallv_call(const void* send, const size_t* send_counts, const size_t* send_offsets, void* recv,
+                         const size_t* recv_counts, const size_t* recv_offsets, amldist_type type) {
+  Arguments made = copy_call(Operation::alltoallv, send, recv, 0, type);
   made.call.send_counts = {send_counts, 0};
   made.call.send_offsets = {send_offsets, 0};
   made.call.recv_counts = {recv_counts, 0};
   made.call.recv_offsets = {recv_offsets, 0};
   return made;
 }
-Arguments message(Operation operation, const void* send, void* recv, size_t count, amldist_type type, int peer, int tag,
-                  int* source = nullptr) {
-  Arguments made = movement(operation, send, recv, count, type, peer);
+Arguments message_call(Operation operation, const void* send, void* recv, size_t count, amldist_type type, int peer,
+                       int tag, int* source = nullptr) {
+  Arguments made = copy_call(operation, send, recv, count, type, peer);
   made.tag = tag;
   made.call.source = source;
   return made;
 }
-Arguments meeting() { return movement(Operation::barrier, nullptr, nullptr, 0, AMLDIST_UINT8); }
+Arguments barrier_call() { return copy_call(Operation::barrier, nullptr, nullptr, 0, AMLDIST_UINT8); }
 
 }  // namespace
 
 int amldist_allreduce(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
                       amldist_op op) {
-  return run(comm, reduction(Operation::allreduce, send, recv, count, type, op));
+  return run(comm, reduction_call(Operation::allreduce, send, recv, count, type, op));
 }
 int amldist_reduce(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, amldist_op op,
                    int root) {
-  return run(comm, reduction(Operation::reduce, send, recv, count, type, op, root));
+  return run(comm, reduction_call(Operation::reduce, send, recv, count, type, op, root));
 }
 int amldist_broadcast(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int root) {
-  return run(comm, movement(Operation::broadcast, buffer, buffer, count, type, root));
+  return run(comm, copy_call(Operation::broadcast, buffer, buffer, count, type, root));
 }
 int amldist_allgather(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type) {
-  return run(comm, movement(Operation::allgather, send, recv, count, type));
+  return run(comm, copy_call(Operation::allgather, send, recv, count, type));
 }
 int amldist_allgatherv(amldist_comm* comm, const void* send, size_t count, void* recv, const size_t* counts,
                        const size_t* offsets, amldist_type type) {
-  return run(comm, gathering(send, count, recv, counts, offsets, type));
+  return run(comm, allgatherv_call(send, count, recv, counts, offsets, type));
 }
 int amldist_reduce_scatter(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
                            amldist_op op) {
-  return run(comm, reduction(Operation::reduce_scatter, send, recv, count, type, op));
+  return run(comm, reduction_call(Operation::reduce_scatter, send, recv, count, type, op));
 }
 int amldist_reduce_scatterv(amldist_comm* comm, const void* send, void* recv, const size_t* counts,
                             const size_t* offsets, amldist_type type, amldist_op op) {
-  return run(comm, scattering(send, recv, counts, offsets, type, op));
+  return run(comm, reduce_scatterv_call(send, recv, counts, offsets, type, op));
 }
 int amldist_alltoall(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type) {
-  return run(comm, movement(Operation::alltoall, send, recv, count, type));
+  return run(comm, copy_call(Operation::alltoall, send, recv, count, type));
 }
 int amldist_alltoallv(amldist_comm* comm, const void* send, const size_t* send_counts, const size_t* send_offsets,
                       void* recv, const size_t* recv_counts, const size_t* recv_offsets, amldist_type type) {
-  return run(comm, crossing(send, send_counts, send_offsets, recv, recv_counts, recv_offsets, type));
+  return run(comm, alltoallv_call(send, send_counts, send_offsets, recv, recv_counts, recv_offsets, type));
 }
 int amldist_gather(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, int root) {
-  return run(comm, movement(Operation::gather, send, recv, count, type, root));
+  return run(comm, copy_call(Operation::gather, send, recv, count, type, root));
 }
 int amldist_scatter(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, int root) {
-  return run(comm, movement(Operation::scatter, send, recv, count, type, root));
+  return run(comm, copy_call(Operation::scatter, send, recv, count, type, root));
 }
 int amldist_send(amldist_comm* comm, const void* buffer, size_t count, amldist_type type, int peer) {
-  return run(comm, movement(Operation::send, buffer, nullptr, count, type, peer));
+  return run(comm, copy_call(Operation::send, buffer, nullptr, count, type, peer));
 }
 int amldist_recv(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int peer) {
-  return run(comm, movement(Operation::recv, nullptr, buffer, count, type, peer));
+  return run(comm, copy_call(Operation::recv, nullptr, buffer, count, type, peer));
 }
 int amldist_send_tagged(amldist_comm* comm, const void* buffer, size_t count, amldist_type type, int peer, int tag) {
-  return run(comm, message(Operation::send, buffer, nullptr, count, type, peer, tag));
+  return run(comm, message_call(Operation::send, buffer, nullptr, count, type, peer, tag));
 }
 int amldist_recv_tagged(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int peer, int tag,
                         int* source) {
-  return run(comm, message(Operation::recv, nullptr, buffer, count, type, peer, tag, source));
+  return run(comm, message_call(Operation::recv, nullptr, buffer, count, type, peer, tag, source));
 }
-int amldist_barrier(amldist_comm* comm) { return run(comm, meeting()); }
+int amldist_barrier(amldist_comm* comm) { return run(comm, barrier_call()); }
 
 int amldist_iallreduce(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, amldist_op op,
                        amldist_request** request) {
-  return begin(comm, reduction(Operation::allreduce, send, recv, count, type, op), request);
+  return begin(comm, reduction_call(Operation::allreduce, send, recv, count, type, op), request);
 }
 int amldist_ireduce(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, amldist_op op,
                     int root, amldist_request** request) {
-  return begin(comm, reduction(Operation::reduce, send, recv, count, type, op, root), request);
+  return begin(comm, reduction_call(Operation::reduce, send, recv, count, type, op, root), request);
 }
 int amldist_ibroadcast(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int root,
                        amldist_request** request) {
-  return begin(comm, movement(Operation::broadcast, buffer, buffer, count, type, root), request);
+  return begin(comm, copy_call(Operation::broadcast, buffer, buffer, count, type, root), request);
 }
 int amldist_iallgather(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
                        amldist_request** request) {
-  return begin(comm, movement(Operation::allgather, send, recv, count, type), request);
+  return begin(comm, copy_call(Operation::allgather, send, recv, count, type), request);
 }
 int amldist_iallgatherv(amldist_comm* comm, const void* send, size_t count, void* recv, const size_t* counts,
                         const size_t* offsets, amldist_type type, amldist_request** request) {
-  return begin(comm, gathering(send, count, recv, counts, offsets, type), request);
+  return begin(comm, allgatherv_call(send, count, recv, counts, offsets, type), request);
 }
 int amldist_ireduce_scatter(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
                             amldist_op op, amldist_request** request) {
-  return begin(comm, reduction(Operation::reduce_scatter, send, recv, count, type, op), request);
+  return begin(comm, reduction_call(Operation::reduce_scatter, send, recv, count, type, op), request);
 }
 int amldist_ireduce_scatterv(amldist_comm* comm, const void* send, void* recv, const size_t* counts,
                              const size_t* offsets, amldist_type type, amldist_op op, amldist_request** request) {
-  return begin(comm, scattering(send, recv, counts, offsets, type, op), request);
+  return begin(comm, reduce_scatterv_call(send, recv, counts, offsets, type, op), request);
 }
 int amldist_ialltoall(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
                       amldist_request** request) {
-  return begin(comm, movement(Operation::alltoall, send, recv, count, type), request);
+  return begin(comm, copy_call(Operation::alltoall, send, recv, count, type), request);
 }
 int amldist_ialltoallv(amldist_comm* comm, const void* send, const size_t* send_counts, const size_t* send_offsets,
                        void* recv, const size_t* recv_counts, const size_t* recv_offsets, amldist_type type,
                        amldist_request** request) {
-  return begin(comm, crossing(send, send_counts, send_offsets, recv, recv_counts, recv_offsets, type), request);
+  return begin(comm, alltoallv_call(send, send_counts, send_offsets, recv, recv_counts, recv_offsets, type), request);
 }
 int amldist_igather(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, int root,
                     amldist_request** request) {
-  return begin(comm, movement(Operation::gather, send, recv, count, type, root), request);
+  return begin(comm, copy_call(Operation::gather, send, recv, count, type, root), request);
 }
 int amldist_iscatter(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, int root,
                      amldist_request** request) {
-  return begin(comm, movement(Operation::scatter, send, recv, count, type, root), request);
+  return begin(comm, copy_call(Operation::scatter, send, recv, count, type, root), request);
 }
 int amldist_isend(amldist_comm* comm, const void* buffer, size_t count, amldist_type type, int peer,
                   amldist_request** request) {
-  return begin(comm, movement(Operation::send, buffer, nullptr, count, type, peer), request);
+  return begin(comm, copy_call(Operation::send, buffer, nullptr, count, type, peer), request);
 }
 int amldist_irecv(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int peer,
                   amldist_request** request) {
-  return begin(comm, movement(Operation::recv, nullptr, buffer, count, type, peer), request);
+  return begin(comm, copy_call(Operation::recv, nullptr, buffer, count, type, peer), request);
 }
 int amldist_isend_tagged(amldist_comm* comm, const void* buffer, size_t count, amldist_type type, int peer, int tag,
                          amldist_request** request) {
-  return begin(comm, message(Operation::send, buffer, nullptr, count, type, peer, tag), request);
+  return begin(comm, message_call(Operation::send, buffer, nullptr, count, type, peer, tag), request);
 }
 int amldist_irecv_tagged(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int peer, int tag,
                          int* source, amldist_request** request) {
-  return begin(comm, message(Operation::recv, nullptr, buffer, count, type, peer, tag, source), request);
+  return begin(comm, message_call(Operation::recv, nullptr, buffer, count, type, peer, tag, source), request);
 }
-int amldist_ibarrier(amldist_comm* comm, amldist_request** request) { return begin(comm, meeting(), request); }
+int amldist_ibarrier(amldist_comm* comm, amldist_request** request) { return begin(comm, barrier_call(), request); }
 
 int amldist_wait(amldist_request** request) {
   if (request == nullptr) return amldist::api::fail(null_argument("the request"));
@@ -496,7 +497,7 @@ int amldist_set_timeout(amldist_comm* comm, int timeout_ms) {
 int amldist_set_deterministic(amldist_comm* comm, int on) {
   return guarded_on(comm, [&]() -> Result<void> {
     if (!is_usable(comm)) return refusal_of(comm);
-    static_cast<void>(on);  // there is nothing to choose (amldist.h)
+    static_cast<void>(on);  // nothing to choose (amldist.h)
     return {};
   });
 }

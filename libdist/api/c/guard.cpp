@@ -7,7 +7,7 @@
 namespace amldist::api {
 namespace {
 
-/// What the calling thread's last failed call came to.
+/// The calling thread's last failed call.
 struct LastError {
   int code = AMLDIST_OK;
   std::string sentence;
@@ -17,8 +17,8 @@ struct LastError {
   std::uint64_t number = 0;
 };
 
-/// Of the calling thread. An exit handler of the program may call after the objects of its thread were destroyed: what
-/// it gets then is never destroyed.
+/// The calling thread's error. An exit handler of the program may call after the objects of its thread were destroyed;
+/// the object that it gets then is never destroyed.
 LastError& last_error() noexcept {
   thread_local bool has_ended = false;
   thread_local LastError* late = nullptr;
@@ -60,7 +60,7 @@ int fail(const Error& error) noexcept {
   try {
     last.sentence = error.message;
   } catch (...) {
-    last.sentence.clear();  // no memory for the sentence: the status alone must do
+    last.sentence.clear();  // no memory for the sentence: the status alone must suffice
   }
   return last.code;
 }

@@ -17,10 +17,10 @@ namespace amldist::api {
 /// Keeps the sentence for amldist_last_error() of this thread and returns its status.
 int fail(const Error& error) noexcept;
 
-/// Adds to what fail() keeps whom the error names.
+/// Adds the ranks that the error names to what fail() keeps.
 void name_culprit(int rank, std::string_view host, std::string_view operation, std::uint64_t number) noexcept;
 
-/// Runs a function that returns Result<void>; whatever it throws becomes AMLDIST_EINTERNAL.
+/// Runs a function that returns Result<void>; anything that it throws becomes AMLDIST_EINTERNAL.
 template <typename Body>
 int guarded(Body body) noexcept {
   try {

@@ -9,16 +9,17 @@
 namespace amldist::api {
 namespace {
 
-/// Shells of finalized handles, so that their addresses are not given to others at once. A few bytes each, and so many.
+/// Keeps the shells of finalized handles, so that their addresses are not reused at once. A few bytes each, and at most
+/// this many.
 constexpr std::size_t most_retired = 4096;
 
-/// The process that has a world; 0: none. A child of that process may make one of its own.
+/// The process that has a world; 0 if there is no world. A child of that process may make its own.
 std::atomic<pid_t>& world_owner() noexcept {
   static std::atomic<pid_t> owner = 0;
   return owner;
 }
 
-/// Worlds that it has: two while one is shrunk.
+/// Number of its worlds: two while one is shrunk.
 std::atomic<int>& worlds() noexcept {
   static std::atomic<int> number = 0;
   return number;

@@ -1,4 +1,4 @@
-// What the C interface's handles hold, and how a call gets at it.
+// The contents of the C interface's handles, and access to them.
 #pragma once
 
 #include <memory>
@@ -9,32 +9,32 @@
 #include "collective/communicator/communicator.hpp"
 
 struct amldist_comm {
-  std::shared_ptr<amldist::collective::Communicator> impl;  ///< the only owner; empty: finalized
-  bool is_step_world = false;                               ///< the process's one world of its step
+  std::shared_ptr<amldist::collective::Communicator> impl;  ///< the only owner; empty once finalized
+  bool is_step_world = false;                               ///< the process's only world of its step
 };
 struct amldist_request {
   std::shared_ptr<amldist::collective::Request> impl;
-  std::weak_ptr<amldist::collective::Communicator> comm;  ///< knows whom an error names
+  std::weak_ptr<amldist::collective::Communicator> comm;  ///< knows the ranks that an error names
 };
 
 namespace amldist::api {
 
-/// Why a handle cannot be used: it is NULL, finalized, or a copy that fork() made.
+/// Why a handle cannot be used: it is NULL, finalized, or a copy made by fork().
 [[nodiscard]] Error refusal_of(const amldist_comm* comm);
 
-/// In a child of the process that it belongs to.
+/// Whether this process is a child of the one that it belongs to.
 [[nodiscard]] Error forked();
 
 [[nodiscard]] inline bool is_usable(const amldist_comm* comm) noexcept {
   return comm != nullptr && comm->impl != nullptr && comm->impl->is_here();
 }
 
-/// Takes the communicator out of its handle, which stays for a while: whoever uses it once more gets an error.
+/// Takes the communicator out of its handle, which is kept for a while: a later use of it gets an error.
 [[nodiscard]] std::shared_ptr<collective::Communicator> retire(amldist_comm* comm);
 
-/// A process has one world of its step at a time; those that a caller describes count for themselves. Taken until the
-/// end of the scope, or until leave() where keep() was called. What is left of a world after a loss has a share of it:
-/// another world can be made when both have left.
+/// A process has one world of its step at a time; worlds that a caller describes are counted separately. Held until the
+/// end of the scope, or until leave() if keep() was called. A shrunk world holds a share of it: another world can be
+/// made when both have left.
 class WorldGuard {
  public:
   WorldGuard() noexcept;

@@ -89,7 +89,7 @@ int amldist_reducer_bind(amldist_reducer* reducer, size_t tensor, void* data) {
 }
 
 int amldist_reducer_ready(amldist_reducer* reducer, size_t tensor) {
-  // Most gradients are not the last of their bucket; holding the communicator would be most of the work.
+  // Most gradients are not the last of their bucket; keeping the communicator alive would be most of the work.
   if (reducer != nullptr && !reducer->comm.expired() && reducer->impl->note(tensor)) return AMLDIST_OK;
   return with(reducer, [&](GradientReducer& impl) { return impl.ready(tensor); });
 }

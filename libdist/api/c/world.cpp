@@ -1,4 +1,4 @@
-// The C functions that make worlds: what the caller says of one, checked. No logic.
+// The C functions that make worlds: they check the caller's description of one. No logic.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -33,7 +33,7 @@ static_assert(sizeof(amldist_config) == 64 && offsetof(amldist_config, label) ==
               "the layout of amldist_config is part of the ABI");
 static_assert(sizeof(amldist_store) == 32, "the layout of amldist_store is part of the ABI");
 
-/// What programs of the first headers give.
+/// The size that programs built with the first headers pass.
 constexpr std::size_t config_without_label = offsetof(amldist_config, label);
 constexpr std::int32_t highest_port = 65535;
 constexpr std::size_t shortest_secret = 32;
@@ -47,7 +47,7 @@ Error wrong(std::string_view function, std::string_view why) {
 Result<WorldConfig::RankAndSize> to_rank_and_size(const amldist_config& config, std::string_view function) {
   if (config.size < 0 || config.rank < 0 || (config.size == 0 && config.rank != 0)) {
     return wrong(function, concat({"rank=", std::to_string(config.rank), " of size=", std::to_string(config.size),
-                                   " is not possible: give both, or 0 for both to take them from the environment"}));
+                                   " is invalid: give both, or 0 for both to take them from the environment"}));
   }
   if (config.size != 0 && config.rank >= config.size) {
     return wrong(function,
@@ -60,7 +60,7 @@ Result<Key> to_key(std::string_view secret, std::string_view function) {
   if (const auto key = Key::from_hex(secret)) return *key;
   if (secret.size() >= shortest_secret) return Key::from_secret(secret);
   return wrong(function, concat({"the secret has ", std::to_string(secret.size()), " characters: use at least ",
-                                 std::to_string(shortest_secret), " that nobody can guess"}));
+                                 std::to_string(shortest_secret), " that cannot be guessed"}));
 }
 
 /// The caller's callbacks, which must not be called after the world is made.
@@ -94,7 +94,7 @@ Result<KeyValueStore> to_store(const amldist_store& store, std::string_view func
   return out;
 }
 
-/// Where the ranks meet.
+/// Checks where the ranks meet.
 Result<void> take_place(const amldist_config& config, std::string_view function, WorldConfig& out) {
   if (config.port < 0 || config.port > highest_port) {
     return wrong(function, concat({"port=", std::to_string(config.port), " is not a port: use 1 to 65535, or 0"}));
@@ -118,7 +118,7 @@ Result<WorldConfig> to_config(const amldist_config* config, std::string_view fun
   if (!own) return own.error();
   WorldConfig out;
   if (own->size != 0) out.rank_and_size = *own;
-  if (auto taken = take_place(*config, function, out); !taken) return taken.error();
+  if (auto status = take_place(*config, function, out); !status) return status.error();
   if (config->name != nullptr) out.name = config->name;
   if (out.name.size() > longest_name) {
     return wrong(function, concat({"the name has more than ", std::to_string(longest_name), " characters"}));
@@ -138,7 +138,7 @@ Result<std::unique_ptr<Communicator>> make_world(std::chrono::milliseconds timeo
   if (!wanted) return wanted.error();
   auto made = Communicator::init(environment, timeout, std::move(config));
   if (!made) return made.error();
-  if (auto verified = amldist::api::verify_fabric(**made, *wanted, environment); !verified) return verified.error();
+  if (auto status = amldist::api::verify_fabric(**made, *wanted, environment); !status) return status.error();
   return made;
 }
 
@@ -162,7 +162,7 @@ Result<void> init(amldist_comm** world, WorldConfig config, int timeout_ms, std:
   return {};
 }
 
-/// `config` of a call that has one; nullptr: the environment says everything.
+/// `config` of a call that has one; nullptr: use the environment.
 int init_guarded(amldist_comm** world, const amldist_config* config, bool has_config, int timeout_ms,
                  std::string_view function) {
   return guarded([&]() -> Result<void> {
@@ -195,8 +195,9 @@ int amldist_init_store(amldist_comm** world, const amldist_store* store, int ran
   config.store = store;
   if (store == nullptr || size < 1) {
     return guarded([&]() -> Result<void> {
-      return wrong("amldist_init_store",
-                   store == nullptr ? "the store is NULL" : concat({"size=", std::to_string(size), " is none"}));
+      return wrong("amldist_init_store", store == nullptr
+                                             ? "the store is NULL"
+                                             : concat({"size=", std::to_string(size), " is invalid: give 1 or more"}));
     });
   }
   return init_guarded(world, &config, true, timeout_ms, "amldist_init_store");

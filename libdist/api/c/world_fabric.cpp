@@ -20,7 +20,7 @@ using calls::Operation;
 using collective::Communicator;
 using text::concat;
 
-/// Every rank's text, by rank: first how long they are, then the bytes.
+/// Every rank's text, by rank: first their lengths, then the bytes.
 Result<std::vector<std::string>> gather_texts(Communicator& world, const std::string& own) {
   const std::size_t size = world.identity().size;
   std::vector<std::uint64_t> lengths(size);
@@ -31,7 +31,7 @@ Result<std::vector<std::string>> gather_texts(Communicator& world, const std::st
   call.count = 1;
   call.send = &own_length;
   call.recv = lengths.data();
-  if (auto done = world.run(call); !done) return done.error();
+  if (auto status = world.run(call); !status) return status.error();
   const std::vector<std::size_t> counts(lengths.begin(), lengths.end());
   std::vector<std::size_t> offsets(size);
   std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), std::size_t{0});
@@ -43,7 +43,7 @@ Result<std::vector<std::string>> gather_texts(Communicator& world, const std::st
   call.recv = all.data();
   call.recv_counts = counts;
   call.recv_offsets = offsets;
-  if (auto done = world.run(call); !done) return done.error();
+  if (auto status = world.run(call); !status) return status.error();
   std::vector<std::string> texts;
   for (std::size_t rank = 0; rank < size; ++rank) texts.push_back(all.substr(offsets[rank], counts[rank]));
   return texts;

@@ -21,7 +21,7 @@ struct IpAddress {
   IpAddress(Ipv4 address) noexcept;
   /// Strict dotted quad, or an IPv6 address without a zone: link-local addresses mean nothing to another node.
   [[nodiscard]] static std::optional<IpAddress> parse(std::string_view text);
-  /// From 16 bytes; nullopt: not as many.
+  /// From 16 bytes; nullopt for any other length.
   [[nodiscard]] static std::optional<IpAddress> from_bytes(std::string_view text) noexcept;
 
   [[nodiscard]] std::string_view as_bytes() const noexcept {
@@ -29,7 +29,7 @@ struct IpAddress {
   }
   /// "10.0.0.1", "fd00::1".
   [[nodiscard]] std::string to_string() const;
-  /// nullopt: an IPv6 address.
+  /// nullopt for an IPv6 address.
   [[nodiscard]] std::optional<Ipv4> as_ipv4() const noexcept;
   [[nodiscard]] bool is_loopback() const noexcept;
   /// All zeros, or 0.0.0.0.

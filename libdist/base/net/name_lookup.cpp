@@ -21,14 +21,14 @@ namespace {
 
 using text::concat;
 
-/// What the thread leaves for the one that waits; the last of both frees it.
+/// Where the thread leaves its answer for the waiting thread; whichever of the two finishes last frees it.
 struct Answer {
   std::mutex mutex;
   std::condition_variable came;
   std::optional<Result<std::vector<IpAddress>>> addresses;
 };
 
-/// A thread that no signal of the program is delivered to.
+/// Starts a thread to which no signal of the program is delivered.
 void start_detached(std::function<void()> work) {
   sigset_t all;
   sigset_t before;
@@ -43,7 +43,7 @@ void start_detached(std::function<void()> work) {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-/// Of one of the two families.
+/// Addresses of one family.
 IpAddress address_in(const addrinfo& info) {
   if (info.ai_family == AF_INET) {
     sockaddr_in four = {};
@@ -90,7 +90,7 @@ Result<std::vector<IpAddress>> addresses_of(const std::string& host, Clock::time
       answer->came.notify_all();
     });
   } catch (const std::system_error& problem) {
-    return Error{Errc::limit, concat({"no thread to look ", text::quote(host), " up: ", problem.what()})};
+    return Error{Errc::limit, concat({"cannot start a thread to look ", text::quote(host), " up: ", problem.what()})};
   }
   std::unique_lock lock(answer->mutex);
   if (answer->came.wait_until(lock, deadline, [&] { return answer->addresses.has_value(); })) return *answer->addresses;

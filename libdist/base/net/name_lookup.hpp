@@ -1,4 +1,4 @@
-// Addresses of host names, by a deadline: a name server may take minutes to say nothing.
+// Looks up host names with a deadline: a name server may not answer for minutes.
 #pragma once
 
 #include <functional>
@@ -11,12 +11,12 @@
 
 namespace amldist {
 
-/// Looks a name up, for as long as that takes. Errors: unavailable.
+/// Looks up a name without a time limit. Errors: unavailable.
 using Resolver = std::function<Result<std::vector<IpAddress>>(const std::string& host)>;
 [[nodiscard]] Result<std::vector<IpAddress>> ask_resolver(const std::string& host);
 
-/// The addresses of `host`, those of IPv4 first; it may be an address itself. A name is looked up by a thread, which is
-/// left behind if it has not ended by `deadline`. Errors: unavailable, timeout.
+/// The addresses of `host` (a name or an address), IPv4 first. A thread looks the name up; it is left running if it has
+/// not ended by `deadline`. Errors: unavailable, timeout.
 [[nodiscard]] Result<std::vector<IpAddress>> addresses_of(const std::string& host, Clock::time_point deadline,
                                                           const Resolver& resolver = ask_resolver);
 

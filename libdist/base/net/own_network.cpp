@@ -21,7 +21,6 @@
 namespace amldist {
 namespace {
 
-/// Takes the next word off the front of a line; empty at its end.
 std::string_view next_word(std::string_view& line) {
   constexpr std::string_view blanks = " \t\r";
   const auto start = line.find_first_not_of(blanks);
@@ -37,7 +36,6 @@ struct Interface {
   Ipv4 address;
 };
 
-/// One for each IPv4 address of this machine.
 Result<std::vector<Interface>> own_interfaces() {
   ifaddrs* all = nullptr;
   if (::getifaddrs(&all) != 0) return Error{Errc::unavailable, "the interfaces of this machine cannot be listed"};
@@ -100,7 +98,8 @@ namespace {}  // namespace
 
 Result<Ipv4> source_address_towards(Ipv4 peer) {
   const auto failed = [peer] {
-    return Error{Errc::unavailable, text::concat({"no route to ", peer.to_string(), ": ", std::strerror(errno)})};
+    return Error{Errc::unavailable,
+                 text::concat({"there is no route to ", peer.to_string(), ": ", std::strerror(errno)})};
   };
   const FileDescriptor probe(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!probe) return failed();

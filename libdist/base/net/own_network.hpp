@@ -1,7 +1,8 @@
-// How this node sees itself: the loopback trap of Debian's /etc/hosts, and the interface that leads to the peers.
+// How this node sees its own addresses: Debian's loopback entry in /etc/hosts, and the interface that leads to the
+// peers.
 //
-// A stock Debian maps a host's own name to 127.0.1.1. Programs that look up their own name to find the address that
-// they give to others (Gloo does) then give one that leads nowhere.
+// A stock Debian maps a host's own name to 127.0.1.1. A program that looks up its own name to find the address that it
+// announces to others (Gloo does) then announces one that no other node can reach.
 #pragma once
 
 #include <optional>
@@ -13,27 +14,26 @@
 
 namespace amldist {
 
-/// The first IPv4 address that a hosts(5) file gives `name`; nullopt without one.
+/// The first IPv4 address that a hosts(5) file gives for `name`; nullopt if the file does not list it.
 [[nodiscard]] std::optional<Ipv4> find_in_hosts(std::string_view content, std::string_view name);
 
-/// The same in this machine's /etc/hosts, of which at most 4 MiB are read. No name server is asked: slurmstepd must not
-/// wait for one.
+/// The same from this machine's /etc/hosts, of which at most 4 MiB are read. Asks no name server, because slurmstepd
+/// must not wait for one.
 [[nodiscard]] std::optional<Ipv4> hosts_file_address(std::string_view name);
 
 /// This machine's host name, as programs look it up.
 [[nodiscard]] std::string own_host_name();
 
-/// The first IPv4 address of an interface of this machine that is not loopback, of those in `network` if the site names
-/// one. Errors: unavailable.
+/// The first IPv4 address of a network interface of this machine other than loopback; if the site names a network, of
+/// those in `network`. Errors: unavailable.
 [[nodiscard]] Result<Ipv4> address_of_interface(std::string_view name, const std::optional<Ipv4Network>& network);
 
-/// Whether an interface of this machine has the address.
 [[nodiscard]] bool is_own_address(Ipv4 address);
 
-/// The source address that this machine would use towards `peer`. Errors: unavailable.
+/// The source address that the kernel would use towards `peer`. Errors: unavailable.
 [[nodiscard]] Result<Ipv4> source_address_towards(Ipv4 peer);
 
-/// The name of the interface by which this machine would reach `peer`. Errors: unavailable.
+/// The name of the interface through which this machine reaches `peer`. Errors: unavailable.
 [[nodiscard]] Result<std::string> interface_towards(Ipv4 peer);
 
 }  // namespace amldist

@@ -23,7 +23,7 @@ Header header_at(std::span<const std::byte> bytes) {
   return out;
 }
 
-/// The content of the attribute `type` among some attributes; empty: it is not there, or they are malformed.
+/// The content of the attribute `type`; empty if it is missing or the attributes are malformed.
 std::span<const std::byte> attribute_in(std::span<const std::byte> attributes, std::uint16_t type) {
   while (attributes.size() >= NLA_HDRLEN) {
     const auto header = header_at<nlattr>(attributes);

@@ -109,7 +109,7 @@ namespace {
 
 Result<FileDescriptor> listen_at(const SocketAddress& address, bool both_families) {
   FileDescriptor socket = new_socket(address.family());
-  if (!socket) return system_error("no socket");
+  if (!socket) return system_error("cannot create a socket");
   set_flag(socket, SOL_SOCKET, SO_REUSEADDR);
   const int only = both_families ? 0 : 1;
   if (address.family() == AF_INET6)
@@ -128,13 +128,13 @@ Result<FileDescriptor> listen_on(std::uint16_t port, const IpAddress& interface)
   if (!interface.is_unspecified()) return listen_at({interface, port}, false);
   auto listener = listen_at({IpAddress(), port}, true);
   if (listener || listener.error().code != Errc::unavailable) return listener;
-  return listen_at({Ipv4{INADDR_ANY}, port}, false);  // a system without IPv6
+  return listen_at({Ipv4{INADDR_ANY}, port}, false);  // the system has no IPv6
 }
 
 Result<FileDescriptor> listen_within(const PortRanges& ports, const IpAddress& interface, std::uint16_t taken) {
   if (ports.empty()) return listen_on(0, interface);
   const std::uint32_t count = ports.size();
-  const auto first = static_cast<std::uint32_t>(::getpid()) * 7919U;  // processes of one node begin at different ports
+  const auto first = static_cast<std::uint32_t>(::getpid()) * 7919U;  // processes of one node start at different ports
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::uint16_t port = ports.at((first + i) % count);
     if (port == taken) continue;
@@ -163,7 +163,7 @@ std::vector<IpAddress> own_addresses() {
   return addresses;
 }
 
-/// A datagram socket that is connected has an address, and nothing is sent.
+/// connect() on a datagram socket sets its address and sends nothing.
 std::optional<IpAddress> source_address_to(const IpAddress& address) noexcept {
   constexpr std::uint16_t discard = 9;
   const SocketAddress to(address, discard);
@@ -175,7 +175,7 @@ std::optional<IpAddress> source_address_to(const IpAddress& address) noexcept {
 Result<FileDescriptor> start_connection(const IpAddress& address, std::uint16_t port) {
   const SocketAddress to(address, port);
   FileDescriptor socket = new_socket(to.family());
-  if (!socket) return system_error("no socket");
+  if (!socket) return system_error("cannot create a socket");
   set_flag(socket, IPPROTO_TCP, TCP_NODELAY);
   if (::connect(socket.get(), to.generic(), to.length()) != 0 && errno != EINPROGRESS) {
     return system_error(text::concat({"cannot connect to ", Endpoint{address.to_string(), port}.to_string()}));
@@ -225,7 +225,7 @@ Result<void> send_all(const FileDescriptor& socket, std::string_view bytes, Cloc
     }
     if (errno != EAGAIN && errno != EINTR) return system_error("the connection broke");
     if (!wait_until_ready(socket, Readiness::write, deadline)) {
-      return Error{Errc::timeout, "the peer does not read what it is sent"};
+      return Error{Errc::timeout, "the peer has stopped reading"};
     }
   }
   return {};

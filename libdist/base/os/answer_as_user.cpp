@@ -13,19 +13,20 @@
 namespace amldist {
 namespace {
 
-// One write of at most PIPE_BUF bytes is whole or not there at all.
+// A write of at most PIPE_BUF bytes is atomic.
 static_assert(longest_answer_as_user < PIPE_BUF);
-/// Stands before every answer: an empty one is told from none.
+/// Precedes every answer, so that an empty answer differs from a missing one.
 constexpr char head = '=';
 
-/// Whether this process has the user's rights now, and no others. Only root can and need change them.
+/// Takes the user's rights and no others; returns whether this process has them now. Only root can and must change
+/// them.
 bool take_rights(const UserRights& rights) noexcept {
   if (::geteuid() == rights.user) return true;
   return ::setgroups(0, nullptr) == 0 && ::setresgid(rights.group, rights.group, rights.group) == 0 &&
          ::setresuid(rights.user, rights.user, rights.user) == 0;
 }
 
-/// The child's whole life.
+/// Runs in the child until it ends.
 void serve(const UserRights& rights, const std::function<std::string()>& answer, int pipe, pid_t parent) {
   sigset_t all;
   sigfillset(&all);
@@ -39,7 +40,7 @@ void serve(const UserRights& rights, const std::function<std::string()>& answer,
   const std::string text = head + answer();
   if (text.size() > longest_answer_as_user + 1) return;
   const ssize_t written = ::write(pipe, text.data(), text.size());
-  static_cast<void>(written);  // a reader that is gone needs no answer
+  static_cast<void>(written);  // the reader may be gone
 }
 
 }  // namespace

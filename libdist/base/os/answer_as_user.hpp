@@ -1,4 +1,4 @@
-// A question about files that root must not answer with root's rights.
+// Answers a question about files with the user's rights where root's must not be used.
 #pragma once
 
 #include <sys/types.h>
@@ -10,7 +10,7 @@
 
 namespace amldist {
 
-/// Whose rights count.
+/// The user whose rights apply.
 struct UserRights {
   uid_t user = 0;
   gid_t group = 0;
@@ -19,13 +19,14 @@ struct UserRights {
 /// Longest answer, in bytes.
 inline constexpr std::size_t longest_answer_as_user = 3600;
 
-/// Calls `answer` in a forked copy of this process and returns what it returns. A copy of root's becomes the user
-/// first, for good: his user and group, no other group, no capability. It holds no descriptor of this process, blocks
-/// every signal, cannot be traced by the user, and is killed after `timeout` or with the thread that calls this.
+/// Calls `answer` in a forked copy of this process and returns what it returns. If this process is root, the copy first
+/// becomes the user for good: the user's id and group, no other group, no capability. It holds no descriptor of this
+/// process, blocks every signal, cannot be traced by the user, and is killed after `timeout` or when the calling thread
+/// ends.
 ///
 /// A process and not a thread with another user id, for three reasons. The C library changes the ids of all threads of
-/// a process together. A file system of the user's own (FUSE) refuses a thread whose ids are not all his. And a thread
-/// that such a file system holds up cannot be ended.
+/// a process together. A file system of the user's own (FUSE) refuses a thread unless all of its ids are the user's.
+/// And a thread that such a file system blocks cannot be ended.
 ///
 /// nullopt: the process could not be started or could not become the user; or `answer` took too long, threw, or
 /// returned more than longest_answer_as_user. `answer` may allocate memory; it must not need a lock that another thread

@@ -13,17 +13,17 @@ namespace {
 
 struct Cache {
   std::size_t bytes = 16UL << 20;
-  std::size_t processors = 1;  ///< that share it
+  std::size_t processors = 1;  ///< processors that share it
 };
 
-/// Of a mask such as "0000000f,ffffffff"; 1 where there is none.
+/// The number of processors in a mask such as "0000000f,ffffffff"; 1 if it is empty.
 std::size_t processors_of(const std::string& mask) {
   std::size_t count = 0;
   for (const char digit : mask) count += static_cast<std::size_t>(std::popcount(from_hex({&digit, 1}).value_or(0)));
   return std::max<std::size_t>(count, 1);
 }
 
-/// The last of those listed, which is the one farthest from the processor.
+/// The last cache listed, which is the one farthest from the processor.
 Cache last_cache(const std::string& folder) {
   Cache last;
   for (int index = 0;; ++index) {

@@ -1,4 +1,4 @@
-// How much of a processor's last cache one rank can count on: what is larger is better written past it.
+// How much of a processor's last-level cache one rank can count on; larger data is better written past the cache.
 #pragma once
 
 #include <cstddef>
@@ -6,10 +6,10 @@
 
 namespace amldist {
 
-/// Bytes for each of `ranks` that keep a machine's processors busy together; those of a processor where they are fewer.
-/// From Linux's description of the first processor in `folder`, as sysconf(3) knows the cache of a whole package at
-/// best, of which a virtual machine may have one of many parts: 384 MiB where there are 32. 16 MiB where nothing is
-/// said.
+/// Bytes for each of `ranks` if they keep all processors of a machine busy; with fewer ranks, the share of one
+/// processor. Read from Linux's description of the first processor in `folder`. sysconf(3) knows at best the cache of a
+/// whole package, and a virtual machine may have one part of many: 384 MiB instead of 32. 16 MiB if the kernel
+/// describes no cache.
 [[nodiscard]] std::size_t cache_share(std::size_t ranks,
                                       const std::string& folder = "/sys/devices/system/cpu/cpu0/cache");
 

@@ -19,7 +19,7 @@
 namespace amldist {
 namespace {
 
-/// posix_spawn() takes them as pointers that it does not write through.
+/// posix_spawn() takes non-const pointers but does not write through them.
 std::vector<char*> pointers_to(const std::vector<std::string>& words) {
   std::vector<char*> pointers;
   for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
@@ -27,7 +27,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& words) {
   return pointers;
 }
 
-/// posix_spawn_file_actions_t that is destroyed.
+/// Owns a posix_spawn_file_actions_t.
 class StreamActions {
  public:
   explicit StreamActions(const ChildProgram& program) {
@@ -48,7 +48,7 @@ class StreamActions {
   posix_spawn_file_actions_t actions_{};
 };
 
-/// posix_spawnattr_t that is destroyed.
+/// Owns a posix_spawnattr_t.
 class SpawnAttributes {
  public:
   explicit SpawnAttributes(bool own_group) {
@@ -159,7 +159,7 @@ int signal_of(int shell_status) noexcept {
 Result<Pipe> Pipe::make() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-    return Error{Errc::unavailable, text::concat({"no pipe can be made: ", std::strerror(errno)})};
+    return Error{Errc::unavailable, text::concat({"cannot create a pipe: ", std::strerror(errno)})};
   return Pipe{FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 

@@ -1,5 +1,5 @@
 // The one way in which library, plugin and tools start a child: a program, never through a shell, or a copy of this
-// process that does one thing which may hang or die. Only the plugin's task monitor forks by itself, because there
+// process that does one thing which may hang or die. Only the plugin's task monitor calls fork() itself, because there
 // the child becomes the task and the parent stays.
 #pragma once
 
@@ -22,7 +22,7 @@ namespace amldist {
 
 /// A program and what it starts with.
 struct ChildProgram {
-  std::vector<std::string> words = {};                       ///< without '/' in the first one, PATH is searched
+  std::vector<std::string> words = {};                       ///< if the first has no '/', PATH is searched
   std::optional<std::vector<std::string>> environment = {};  ///< "NAME=VALUE"; absent: this process's
   int standard_input = STDIN_FILENO;                         ///< descriptors of this process that become its streams
   int standard_output = STDOUT_FILENO;
@@ -30,7 +30,7 @@ struct ChildProgram {
   bool own_group = false;  ///< a Ctrl-C at the terminal does not reach it
 };
 
-/// A child that is killed and reaped when its owner goes without having waited for it. Move-only.
+/// A child process. If its owner is destroyed without having waited for it, it is killed and reaped. Move-only.
 class ChildProcess {
  public:
   /// Starts a program with no signal blocked and SIGPIPE at its default, and returns at once. Descriptors without
@@ -38,9 +38,9 @@ class ChildProcess {
   /// executable), internal (no process).
   [[nodiscard]] static Result<ChildProcess> start(const ChildProgram& program);
 
-  /// Starts a copy of this process that does `work` and ends with status 0, or 1 if `work` throws; no destructor of the
-  /// parent's objects runs, and no buffer is written out. Where the parent has threads, `work` must not need a lock
-  /// that one of them may hold. Errors: internal (no process).
+  /// Starts a copy of this process that runs `work` and ends with status 0, or 1 if `work` throws; no destructor of the
+  /// parent's objects runs, and no buffer is flushed. If the parent has threads, `work` must not need a lock that one
+  /// of them may hold. Errors: internal (no process).
   [[nodiscard]] static Result<ChildProcess> fork(const std::function<void()>& work);
 
   ChildProcess(ChildProcess&& other) noexcept : id_(std::exchange(other.id_, none)), status_(other.status_) {}
@@ -51,17 +51,17 @@ class ChildProcess {
   }
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
-  /// Waits at most 100 ms for a killed child: one in an uninterruptible call is left to whoever inherits it.
+  /// Waits at most 100 ms for a killed child; one in an uninterruptible call is left to the process that inherits it.
   ~ChildProcess();
 
-  /// Sends a signal to a child that was not waited for.
+  /// Sends a signal to a child that has not been waited for.
   void kill(int signal) const noexcept;
 
-  /// Waits until it has ended. The result is its shell_status(), and stays that.
+  /// Waits until it has ended. Returns its shell_status(); calling it again returns the same.
   int wait() noexcept;
-  /// The same, for an end before `deadline`; else nullopt.
+  /// The same, if it ends before `deadline`; else nullopt.
   [[nodiscard]] std::optional<int> wait_until(Clock::time_point deadline) noexcept;
-  /// The same, for an end that lies in the past.
+  /// The same without waiting.
   [[nodiscard]] std::optional<int> poll() noexcept { return wait_until(Clock::time_point::min()); }
 
  private:
@@ -69,18 +69,18 @@ class ChildProcess {
   explicit ChildProcess(pid_t id) noexcept : id_(id) {}
 
   pid_t id_;
-  int status_ = 0;  ///< of a child that was waited for
+  int status_ = 0;  ///< valid once the child has been waited for
 };
 
 /// Becomes the program; returns only on failure. Errors: not_found (no such program), unavailable (not executable).
 [[nodiscard]] Error become(const std::vector<std::string>& words);
 
-/// A wait status as a shell says it: the exit status, or 128 + signal.
+/// A wait status as a shell reports it: the exit status, or 128 + signal.
 [[nodiscard]] int shell_status(int wait_status) noexcept;
-/// The signal that ended a program or what its shell ran last; 0 for a plain exit status.
+/// The signal that ended a program, or the last command of its shell; 0 for a plain exit status.
 [[nodiscard]] int signal_of(int shell_status) noexcept;
 
-/// Both ends of a pipe; no program that is started inherits them by accident.
+/// Both ends of a pipe, not inherited by the programs that are started.
 struct Pipe {
   FileDescriptor reading;
   FileDescriptor writing;
@@ -92,7 +92,7 @@ struct Pipe {
 /// Reads until the other end closes. Errors: timeout, limit (more than `most` bytes), unavailable.
 [[nodiscard]] Result<std::string> read_until_end(int descriptor, Clock::time_point deadline, std::size_t most);
 
-/// What a program that has ended left behind.
+/// The result of a program that has ended.
 struct ChildOutput {
   std::string text;  ///< its standard output
   int status = 0;    ///< its shell_status()

@@ -6,11 +6,11 @@
 namespace amldist {
 
 /// Raises the soft limit so that `more` descriptors can be opened beside those that are open, as far as the hard limit
-/// allows: every connection of a process takes one.
+/// allows. Every connection takes one descriptor.
 void make_room_for_descriptors(std::size_t more) noexcept;
 
-/// What a failure with this errno means where it is the limit: "this process may open 1024 files (ulimit -n), and has
-/// them open"; else the system's text.
+/// The text of an errno value; if it is a limit on open files, says which: "this process has as many files open as it
+/// may: 1024 (ulimit -n); each connection takes one".
 [[nodiscard]] std::string reason_of_errno(int problem);
 
 }  // namespace amldist

@@ -1,5 +1,5 @@
-// This process's environment. Nothing else in the product calls getenv() or reads environ, so that whoever reads a
-// variable takes an EnvironmentReader, and a test can give it another environment.
+// This process's environment. Nothing else in the product calls getenv() or reads environ: code that reads a variable
+// takes an EnvironmentReader, so that a test can pass another environment.
 #pragma once
 
 #include <optional>
@@ -11,10 +11,10 @@
 
 namespace amldist {
 
-/// One variable; nullopt: not set. Reads with getenv(): no other thread may change the environment meanwhile.
+/// One variable; nullopt if it is not set. Calls getenv(): no other thread may change the environment meanwhile.
 [[nodiscard]] std::optional<std::string> own_variable(std::string_view name);
 
-/// A reader of this process's environment as it is at each call.
+/// A reader of this process's environment at the time of each call.
 [[nodiscard]] EnvironmentReader process_environment();
 
 /// All variables as "NAME=VALUE", in the order of environ.

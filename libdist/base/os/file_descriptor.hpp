@@ -7,7 +7,7 @@
 
 namespace amldist {
 
-/// Owns a descriptor; negative: none. Move-only.
+/// Owns a descriptor; negative means empty. Move-only.
 class FileDescriptor {
  public:
   FileDescriptor() = default;

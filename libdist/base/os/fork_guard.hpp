@@ -1,4 +1,4 @@
-// Tells a process from a copy of it that fork() made: a copy has none of the threads and shares the memory of others.
+// Tells a process from a copy made by fork(), which has none of the parent's threads and shares its shared memory.
 #pragma once
 
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 
 namespace amldist {
 
-/// A page that the kernel empties in a child. Looking costs a load.
+/// A page that the kernel empties in a child; checking costs one load.
 class ForkGuard {
  public:
   ForkGuard() noexcept {
@@ -16,7 +16,7 @@ class ForkGuard {
     if (page == MAP_FAILED) return;
     mark_ = static_cast<char*>(page);
     *mark_ = 1;
-    // Kernels before 4.14 do not know it: there copies are not told apart.
+    // Kernels before 4.14 lack MADV_WIPEONFORK; copies are not detected there.
     static_cast<void>(::madvise(page, page_bytes(), MADV_WIPEONFORK));
   }
   ~ForkGuard() {

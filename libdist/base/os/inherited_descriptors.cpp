@@ -20,7 +20,7 @@ bool close_in_one_call(unsigned first, unsigned last) noexcept {
 #endif
 }
 
-/// From the first to before the end.
+/// Closes `first` up to but not including `end`.
 void close_between(unsigned first, unsigned end) noexcept {
   if (first >= end || close_in_one_call(first, end - 1)) return;
   constexpr long most = 65536;
@@ -31,7 +31,7 @@ void close_between(unsigned first, unsigned end) noexcept {
 }  // namespace
 
 void close_all_but(int one, int other) noexcept {
-  // Of -1 nothing is left out: the number behind it is 0.
+  // With -1 nothing is kept open: the number after it is 0.
   const auto [low, high] = std::minmax(one, other);
   close_between(0, static_cast<unsigned>(std::max(low, 0)));
   close_between(static_cast<unsigned>(low + 1), static_cast<unsigned>(std::max(high, 0)));

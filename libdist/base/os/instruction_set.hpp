@@ -1,4 +1,4 @@
-// Instruction sets that reductions are compiled for.
+// Instruction sets for which reductions are compiled.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ namespace {
 
 using text::concat;
 
-/// A line of /proc/PID/maps: "BEGIN-END rw-p OFFSET MAJOR:MINOR INODE   NAME", the numbers but INODE in base 16.
+/// A line of /proc/PID/maps: "BEGIN-END rw-p OFFSET MAJOR:MINOR INODE NAME", hexadecimal except for INODE.
 struct MappedRegion {
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
@@ -37,7 +37,7 @@ std::optional<std::uint64_t> to_hex_number(std::string_view digits) {
   return problem == std::errc() && stopped == end ? std::optional(number) : std::nullopt;
 }
 
-/// Up to the separator, which is taken, too.
+/// Takes the text up to the separator, and the separator.
 std::string_view take_until(std::string_view& text, char separator) {
   const std::size_t at = std::min(text.find(separator), text.size());
   const std::string_view word = text.substr(0, at);
@@ -66,12 +66,12 @@ std::optional<MappedRegion> parse_region(std::string_view line) {
   return MappedRegion{*begin, *end, access, *offset, *inode, line};
 }
 
-/// In smaps, lines like "Rss:    8 kB" stand behind the line of a region. Addresses have small letters.
+/// In smaps, lines like "Rss: 8 kB" follow the line of a region. Addresses are in lower case.
 bool is_field(std::string_view line) { return !line.empty() && line.front() >= 'A' && line.front() <= 'Z'; }
 
 constexpr std::string_view flags_field = "VmFlags:";
 
-/// `flags`: the words behind "VmFlags:" (Linux: Documentation/filesystems/proc.rst).
+/// `flags`: the words after "VmFlags:" (Linux: Documentation/filesystems/proc.rst).
 std::optional<std::string> why_not_plain(std::string_view flags) {
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 5> reasons = {{
       {"lo", "it is locked (mlock)"},
@@ -100,17 +100,17 @@ std::optional<std::string> why_not_private(const MappedRegion& region) {
   return std::nullopt;
 }
 
-/// Asks `judge` for a reason against each region that has a part of the range, and why_not_plain() for one against its
-/// flags, if the list has them. Regions that other threads change while the kernel writes the list may overlap the ones
-/// before, where two have become one; what stays mapped all the time is in the list. Errors: invalid_argument, with
-/// that reason, or because the regions leave a gap or are none.
+/// Asks `judge` for a reason against each region that overlaps the range, and why_not_plain() for one against its flags
+/// if the list has them. If other threads map memory while the kernel writes the list, a region may overlap the one
+/// before it; what stays mapped all the time is in the list. Errors: invalid_argument with that reason, or because part
+/// of the range is not mapped.
 template <typename Judge>
 Result<void> judge_regions(std::string_view maps, std::uintptr_t begin, std::size_t bytes, Judge judge) {
   const auto refuse = [](std::string why) { return Error{Errc::invalid_argument, std::move(why)}; };
   if (bytes > UINTPTR_MAX - begin) return refuse("it goes beyond the address space");
   const std::uintptr_t end = begin + bytes;
-  std::uintptr_t at = begin;  // until here every region is fine
-  bool has_part = false;      // the last region, of the range
+  std::uintptr_t at = begin;  // up to here every region qualifies
+  bool has_part = false;      // whether the last region read overlaps the range
   while (!maps.empty()) {
     const std::string_view line = take_until(maps, '\n');
     if (is_field(line)) {
@@ -119,7 +119,7 @@ Result<void> judge_regions(std::string_view maps, std::uintptr_t begin, std::siz
       continue;
     }
     const auto region = parse_region(line);
-    if (!region) return refuse("/proc/self/maps has a line that this library does not know");
+    if (!region) return refuse("/proc/self/maps has a line that this library cannot parse");
     has_part = at < end && region->begin <= at && at < region->end;
     if (!has_part) continue;
     if (auto why = judge(*region, at)) return refuse(std::move(*why));
@@ -165,7 +165,7 @@ std::optional<bool> MappingQuery::is_shared(std::uintptr_t begin, std::size_t by
     answer.size = sizeof answer;
     answer.address = at;
     if (::ioctl(maps_.get(), procmap_query, &answer) != 0) {
-      return errno == ENOENT ? std::optional(false) : std::nullopt;  // ENOENT: nothing is mapped there
+      return errno == ENOENT ? std::optional(false) : std::nullopt;  // ENOENT: not mapped
     }
     const bool is_it = (answer.access & access_bits) == shared_and_open && answer.inode == pages.inode &&
                        answer.offset + (at - answer.begin) == pages.offset + (at - begin);

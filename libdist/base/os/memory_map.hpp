@@ -1,4 +1,5 @@
-// What the pages of this process are, as the kernel lists them in /proc/self/maps and smaps, or tells on a question.
+// What the pages of this process are, read from /proc/self/maps and smaps or by asking the kernel about single
+// mappings.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +15,12 @@ namespace amldist {
 
 /// The text of /proc/self/maps. Errors: unavailable, with the reason alone.
 [[nodiscard]] Result<std::string> own_memory_map();
-/// The text of /proc/self/smaps, which has the flags of each mapping, too; where the kernel lacks it, of maps. The
-/// kernel visits every page of the process for it: milliseconds for gigabytes. Errors: as above.
+/// The text of /proc/self/smaps, which also has the flags of each mapping; if the kernel lacks it, of maps. The kernel
+/// visits every page of the process for it, which takes milliseconds for gigabytes. Errors: as above.
 [[nodiscard]] Result<std::string> own_memory_map_with_flags();
 
-/// Whether all of a range is memory that only this process has, and of which nothing is lost if other pages take its
-/// place: private, of no file, no stack, readable and writable, not executable, not locked, inherited by children.
-/// `maps` is the text of /proc/self/smaps or maps. Errors: invalid_argument, with the reason alone.
+/// Whether a whole range is memory that only this process has and that can be replaced by other pages without loss:
+/// private, of no file, no stack, readable and writable, not executable, not locked, inherited by children.
 [[nodiscard]] Result<void> check_private_memory(std::string_view maps, std::uintptr_t begin, std::size_t bytes);
 
 /// Pages of a file.
@@ -30,21 +30,21 @@ struct FilePages {
   std::uint64_t offset = 0;
 };
 
-/// Asks the kernel about single mappings: one system call of some 150 ns (PROCMAP_QUERY, Linux 6.11). Any thread may
-/// ask; a process that fork() made needs an object of its own.
+/// Asks the kernel about single mappings: one system call of some 150 ns (PROCMAP_QUERY, Linux 6.11). Thread-safe; a
+/// process made by fork() needs an object of its own.
 class MappingQuery {
  public:
   MappingQuery() noexcept;
-  /// Asks through another file, for tests.
+  /// For tests: asks through another file.
   explicit MappingQuery(FileDescriptor maps) noexcept : maps_(std::move(maps)) {}
-  /// As is_shared_mapping(), of now; the name does not count. nullopt: this kernel cannot be asked.
+  /// As is_shared_mapping() at this moment, without comparing the name. nullopt if this kernel cannot be asked.
   [[nodiscard]] std::optional<bool> is_shared(std::uintptr_t begin, std::size_t bytes, const FilePages& pages) const;
 
  private:
   FileDescriptor maps_;
 };
 
-/// Whether all of a range is `pages` and what follows them in their file, shared, readable and writable.
+/// Whether a whole range is `pages` and the pages that follow them in their file, shared, readable and writable.
 [[nodiscard]] bool is_shared_mapping(std::string_view maps, std::uintptr_t begin, std::size_t bytes,
                                      const FilePages& pages);
 

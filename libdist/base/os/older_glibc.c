@@ -1,15 +1,14 @@
-// What GCC's headers and library take from glibc since 2.28, for a wheel that also runs with that one
+// What GCC's headers and library need from glibc since 2.28, for a wheel that also runs with 2.28
 // (python/build-manylinux). Hidden in the library.
 #include <errno.h>
 #include <pthread.h>
 #include <time.h>
 
-// Of glibc 2.32: whether the process has one thread only, so that counters need not be atomic. Always atomic is right,
-// too.
+// From glibc 2.32: whether the process has only one thread, so that counters need not be atomic. Always atomic is
+// correct, too.
 __attribute__((visibility("hidden"))) char __libc_single_threaded = 0;
 
-// Of glibc 2.30. Where it is missing, libstdc++ waits by the clock of the day and asks afterwards which time it is; so
-// does this.
+// From glibc 2.30. Without it libstdc++ waits by the wall clock and checks the time afterwards; so does this.
 __attribute__((visibility("hidden"))) int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex,
                                                                  clockid_t clock, const struct timespec* until) {
   const long nanoseconds_of_a_second = 1000000000L;

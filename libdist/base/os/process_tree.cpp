@@ -40,7 +40,7 @@ std::vector<Process> all_processes() {
 std::optional<pid_t> parent_in_stat(std::string_view stat) {
   stat.remove_prefix(std::min(stat.rfind(')') + 1, stat.size()));
   const auto fields = text::split(stat, ' ');
-  constexpr std::size_t parent_field = 2;  // behind an empty one and the state
+  constexpr std::size_t parent_field = 2;  // index after the command's end, where the state is field 1
   if (fields.size() <= parent_field) return std::nullopt;
   const auto parent = text::to_number(fields[parent_field], std::numeric_limits<pid_t>::max());
   return parent ? std::optional(static_cast<pid_t>(*parent)) : std::nullopt;

@@ -1,4 +1,4 @@
-// The processes below this one.
+// The descendants of this process.
 #pragma once
 
 #include <sys/types.h>
@@ -9,11 +9,11 @@
 
 namespace amldist {
 
-/// The parent in the text of /proc/ID/stat, "ID (COMMAND) STATE PARENT ..."; nullopt for no such text. A command may
-/// hold anything, parentheses and lines that look like this one too.
+/// The parent in the text of /proc/ID/stat, "ID (COMMAND) STATE PARENT ..."; nullopt if malformed. A command may
+/// contain anything, even parentheses and newlines.
 [[nodiscard]] std::optional<pid_t> parent_in_stat(std::string_view stat);
 
-/// Children of this process, their children and so on, parents first, as /proc shows them now. Without /proc: none.
+/// All descendants of this process, parents first, as /proc shows them now. Empty without /proc.
 [[nodiscard]] std::vector<pid_t> descendants();
 
 }  // namespace amldist

@@ -14,13 +14,13 @@ namespace {
 
 constexpr std::string_view digits = "0123456789";
 
-/// The number with which a text such as "4-7,12" begins, or -1.
+/// The first number of a text such as "4-7,12", or -1.
 int leading_number(std::string_view words) {
   const auto number = text::to_number(words.substr(0, words.find_first_not_of(digits)), INT_MAX);
   return number ? static_cast<int>(*number) : -1;
 }
 
-/// Of the last cache that is listed, which is the farthest from the processor.
+/// The last cache listed, which is the farthest from the processor.
 int first_sharer_of_last_cache(const std::string& folder) {
   int first = -1;
   for (int index = 0;; ++index) {
@@ -49,7 +49,6 @@ bool is_first_of_core(int processor, const std::string& folder) {
   return first < 0 || first == processor;
 }
 
-/// Ascending.
 std::vector<int> allowed_processors() {
   cpu_set_t allowed;
   std::vector<int> processors;

@@ -1,4 +1,4 @@
-// Where a processor is in its machine, as Linux describes it; and which processors a process may use.
+// Where a processor is in its machine according to Linux, and which processors a process may use.
 #pragma once
 
 #include <sys/types.h>
@@ -8,22 +8,24 @@
 
 namespace amldist {
 
-/// -1: the kernel does not say it (a container without these folders, a virtual machine without cache descriptions).
+/// -1 if the kernel does not report it (a container without these folders, a virtual machine without cache
+/// descriptions).
 struct ProcessorPlace {
-  int cache = -1;   ///< the first processor that shares its last-level cache: equal for all of them
+  int cache = -1;   ///< the first processor that shares its last-level cache, the same number for all that share it
   int memory = -1;  ///< NUMA node
   int socket = -1;  ///< physical package
 
   friend bool operator==(const ProcessorPlace&, const ProcessorPlace&) = default;
 };
 
-/// `folder`: what /sys/devices/system/cpu is on this machine.
+/// `folder`: /sys/devices/system/cpu, or a copy for tests.
 [[nodiscard]] ProcessorPlace place_of_processor(int processor, const std::string& folder = "/sys/devices/system/cpu");
 
-/// The processors that this thread may use, one of each core before the rest; empty: the kernel does not say it.
+/// The processors that this thread may use, one of each core before the others; empty if the kernel does not report
+/// them.
 [[nodiscard]] std::vector<int> own_processors(const std::string& folder = "/sys/devices/system/cpu");
 
-/// Gives the first thread of a process (0: this thread) one processor. What cannot be bound stays as it is.
+/// Binds the first thread of a process (0: this thread) to one processor. If that fails, nothing changes.
 void bind_to_processor(pid_t process, int processor) noexcept;
 
 }  // namespace amldist

@@ -1,4 +1,4 @@
-// One value that a process and the children it forks share.
+// One atomic value shared by a process and the children that it forks.
 #pragma once
 
 #include <sys/mman.h>
@@ -9,8 +9,8 @@
 
 namespace amldist {
 
-/// An atomic value in shared memory: what a child stores, its parent and its siblings load. Make it before the fork.
-/// Move-only. Without memory, and before make(), stores are lost and every load gives T{}.
+/// An atomic value in shared memory: what a child stores, its parent and siblings load. Make it before the fork.
+/// Move-only. Before make(), and if no memory was available, stores are lost and every load returns T{}.
 template <typename T>
 class SharedAtomic {
  public:
@@ -26,7 +26,6 @@ class SharedAtomic {
     if (value_ != nullptr) ::munmap(value_, sizeof *value_);
   }
 
-  /// A T{} in memory of its own.
   [[nodiscard]] static SharedAtomic make() noexcept {
     SharedAtomic out;
     void* const page =
@@ -39,7 +38,7 @@ class SharedAtomic {
   void store(T value) const noexcept {
     if (value_ != nullptr) value_->store(value);
   }
-  /// Stores, and returns what was there before.
+  /// Stores a value and returns the previous one.
   [[nodiscard]] T exchange(T value) const noexcept { return value_ != nullptr ? value_->exchange(value) : T{}; }
 
  private:

@@ -1,4 +1,4 @@
-// Sleeping until a word in memory that processes share changes: futex(2).
+// Sleeps until a word in shared memory changes: futex(2) between processes.
 #pragma once
 
 #include <linux/futex.h>
@@ -13,7 +13,7 @@
 
 namespace amldist {
 
-/// Sleeps while the word is `seen`, at most `most`. May return early, as a signal makes it.
+/// Sleeps while the word is `seen`, at most `most`. May return early, for example on a signal.
 inline void sleep_while(const std::atomic<std::uint32_t>& word, std::uint32_t seen,
                         std::chrono::nanoseconds most) noexcept {
   const auto whole = std::chrono::duration_cast<std::chrono::seconds>(most);
@@ -21,7 +21,7 @@ inline void sleep_while(const std::atomic<std::uint32_t>& word, std::uint32_t se
   static_cast<void>(::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &limit, nullptr, 0));
 }
 
-/// Wakes all threads of all processes that sleep on the word, after it was changed; how many did.
+/// Wakes all threads of all processes that sleep on the word; call it after changing the word. Returns how many woke.
 inline int wake_sleepers(const std::atomic<std::uint32_t>& word) noexcept {
   return static_cast<int>(::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0));
 }

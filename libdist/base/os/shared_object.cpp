@@ -15,7 +15,7 @@ std::string own_folder() {
 
 std::string reason_of_linker() {
   const char* const words = ::dlerror();
-  std::string reason = words != nullptr ? words : "the dynamic linker does not say why";
+  std::string reason = words != nullptr ? words : "the dynamic linker gives no reason";
   for (char& c : reason) {
     if (c < ' ' || c >= 0x7f) c = '?';
   }

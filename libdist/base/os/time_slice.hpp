@@ -1,4 +1,4 @@
-// How long Linux lets a thread run before another one's turn.
+// How long Linux lets a thread run before it switches to another.
 #pragma once
 
 #include <sched.h>
@@ -9,10 +9,10 @@
 
 namespace amldist {
 
-/// For a thread that mostly sleeps and then has little to do: Linux 6.12 and later let a thread that wakes up interrupt
-/// a computing one at once if its slices are shorter. Older kernels ignore the length. Needs no rights.
+/// For a thread that mostly sleeps and then has little to do: from Linux 6.12 on, a waking thread interrupts a
+/// computing one at once if its slice is shorter. Older kernels ignore the length. Needs no privilege.
 inline void ask_for_short_slices() noexcept {
-  struct {  // sched_attr of sched_setattr(2), in its first version
+  struct {  // the first version of sched_setattr(2)'s sched_attr
     std::uint32_t size;
     std::uint32_t policy;
     std::uint64_t flags;
@@ -22,7 +22,7 @@ inline void ask_for_short_slices() noexcept {
     std::uint64_t deadline;
     std::uint64_t period;
   } attributes = {};
-  constexpr std::uint64_t slice_ns = 100'000;  // the shortest that Linux takes
+  constexpr std::uint64_t slice_ns = 100'000;  // the shortest that Linux accepts
   const bool is_read = ::syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) == 0;
   if (!is_read || attributes.policy != SCHED_OTHER) return;
   attributes.runtime = slice_ns;

@@ -27,7 +27,7 @@ bool write_all(int descriptor, std::string_view content) noexcept {
 
 namespace {
 
-/// Nothing where the file belongs to `owner` and only `owner` may write to it.
+/// Succeeds if the file belongs to `owner` and only `owner` may write to it.
 Result<void> check_owner(const struct stat& file, uid_t owner) {
   if (file.st_uid != owner) {
     return Error{Errc::unavailable, text::concat({"it belongs to user ", std::to_string(file.st_uid), ", not to ",
@@ -36,16 +36,18 @@ Result<void> check_owner(const struct stat& file, uid_t owner) {
   if ((file.st_mode & (S_IWGRP | S_IWOTH)) == 0) return {};
   std::array<char, 8> mode{};
   std::snprintf(mode.data(), mode.size(), "%04o", static_cast<unsigned>(file.st_mode & 07777U));
-  return Error{Errc::unavailable, text::concat({"others than its owner may write to it, its mode is ", mode.data()})};
+  return Error{Errc::unavailable,
+               text::concat({"users other than its owner may write to it: its mode is ", mode.data()})};
 }
 
-/// The first bytes of a regular file: `most`, and a piece more of a file that has more. `owner`: whose it has to be.
+/// The first bytes of a regular file: `most`, and a few more if the file is larger. `owner`: the owner that is
+/// required.
 Result<std::string> read_beginning(const std::string& path, std::size_t most, std::optional<uid_t> owner = {}) {
   const auto refuse = [] {
     const bool missing = errno == ENOENT || errno == ENOTDIR;
     return Error{missing ? Errc::not_found : Errc::unavailable, std::strerror(errno)};
   };
-  // O_NONBLOCK: a FIFO in its place must not hold anybody up.
+  // O_NONBLOCK: opening a FIFO must not block.
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!file) return refuse();
   struct stat status = {};
@@ -99,8 +101,8 @@ namespace {
 
 Error write_error() { return {Errc::unavailable, std::strerror(errno)}; }
 
-/// The path behind symbolic links, whether it exists or not. A link into
-/// /proc stands for a descriptor (/dev/stdout): then nothing, since its file must not be replaced.
+/// The path behind symbolic links, whether it exists or not. A link into /proc refers to a descriptor (/dev/stdout):
+/// then empty, because that file must not be replaced.
 std::optional<std::string> behind_links(std::string path) {
   constexpr int most_links = 32;
   std::array<char, 4096> target{};
@@ -114,7 +116,7 @@ std::optional<std::string> behind_links(std::string path) {
   return path;
 }
 
-/// For devices, pipes and descriptors. O_NONBLOCK: a FIFO that nobody reads must not hold anybody up.
+/// For devices, pipes and descriptors. O_NONBLOCK: a FIFO without a reader must not block.
 Result<void> write_through(const std::string& path, std::string_view content) {
   const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!file) return write_error();
@@ -124,7 +126,8 @@ Result<void> write_through(const std::string& path, std::string_view content) {
   return {};
 }
 
-/// Writes beside `path` and renames. `old`: what is there, whose mode and owner stay; nullptr: nothing.
+/// Writes a file beside `path` and renames it. `old`: the present file, whose mode and owner are kept; nullptr if there
+/// is no such file.
 Result<void> replace_file(const std::string& path, std::string_view content, const struct stat* old) {
   const std::string beside = path + ".new." + std::to_string(::getpid());
   const FileDescriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));

@@ -53,7 +53,8 @@ TEST(DescriptorLimit, IsNamedWhenItIsReached) {
   ASSERT_FALSE(last);
   EXPECT_EQ(last.error().code, Errc::limit);
   EXPECT_EQ(last.error().message,
-            "no socket: this process has as many files open as it may: 40 (ulimit -n); each connection takes one");
+            "cannot create a socket: this process has as many files open as it may: 40 (ulimit -n); each connection "
+            "takes one");
 }
 
 }  // namespace

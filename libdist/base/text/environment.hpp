@@ -13,8 +13,8 @@
 
 namespace amldist {
 
-/// Reads one variable of an environment: a task's, srun's, or a table in a test.
-/// nullopt: not set. An empty value counts as set.
+/// Reads one variable of an environment: a task's, srun's, or a table in a test. nullopt: not set. An empty value
+/// counts as set.
 using EnvironmentReader = std::function<std::optional<std::string>(std::string_view name)>;
 
 /// Longest "NAME=VALUE" that Linux accepts as one string, in bytes, including the terminating zero (MAX_ARG_STRLEN).
@@ -36,7 +36,6 @@ class EnvironmentPatch {
 
   /// The value that the patch gives `name`; nullopt if the patch removes it or does not mention it.
   [[nodiscard]] std::optional<std::string_view> value_of(std::string_view name) const noexcept;
-  /// Whether the patch says anything about `name`.
   [[nodiscard]] bool mentions(std::string_view name) const noexcept;
 
  private:

@@ -23,7 +23,7 @@ inline void append_hex(std::string& out, unsigned char byte) {
   return out;
 }
 
-/// The number that 1 to 16 digits stand for, in either case and without "0x"; nullopt for any other text.
+/// The number written as 1 to 16 digits, in either case and without "0x"; nullopt for any other text.
 [[nodiscard]] constexpr std::optional<std::uint64_t> from_hex(std::string_view digits) noexcept {
   if (digits.empty() || digits.size() > 16) return std::nullopt;
   std::uint64_t number = 0;

@@ -64,7 +64,8 @@ Result<Hostlist::Part> Hostlist::parse_bracket(std::string_view literal, std::st
     const auto dash = piece.find('-');
     const std::string_view low_text = piece.substr(0, dash);
     const std::string_view high_text = dash == std::string_view::npos ? low_text : piece.substr(dash + 1);
-    if (low_text.size() > longest_number || high_text.size() > longest_number) return bad("number too long", piece);
+    if (low_text.size() > longest_number || high_text.size() > longest_number)
+      return bad("the number is too long", piece);
     constexpr std::uint64_t any = 999'999'999'999'999'999;
     const auto low = text::to_number(low_text, any);
     const auto high = text::to_number(high_text, any);
@@ -122,7 +123,7 @@ Result<Hostlist> Hostlist::parse(std::string_view text) {
     const std::size_t end = entry_end(text, start);
     const std::string_view piece = text.substr(start, end - start);
     if (piece.empty()) return bad(text.empty() ? "the list is empty" : "empty entry", text);
-    if (auto appended = list.append(piece); !appended) return appended.error();
+    if (auto status = list.append(piece); !status) return status.error();
     start = end + 1;
   }
   return list;
@@ -132,7 +133,7 @@ Result<Hostlist> Hostlist::from_names(std::span<const std::string> names) {
   Hostlist list;
   for (const std::string& name : names) {
     if (name.empty()) return bad("empty entry", name);
-    if (auto appended = list.append(name); !appended) return appended.error();
+    if (auto status = list.append(name); !status) return status.error();
   }
   return list;
 }
@@ -160,7 +161,6 @@ void Hostlist::append_host(std::string& out, const Entry& entry, std::uint64_t o
   }
 }
 
-/// Appends every host whose name begins with `name`.
 void Hostlist::expand_parts(std::span<const Part> parts, std::string& name, std::vector<std::string>& names) {
   if (parts.empty()) {
     names.push_back(name);

@@ -7,7 +7,7 @@
 //   c[1-2]-ib0                  a bracket in the middle
 //   a1,b[2-3]                   several entries
 //
-// The list stays compressed: 10,240 hosts take as much memory as their text, and looking up host i expands nothing.
+// The list stays compressed: 10,240 hosts take as much memory as their text, and host i is found without expanding it.
 #pragma once
 
 #include <cstddef>
@@ -59,7 +59,7 @@ class Hostlist {
   struct Part {
     std::string literal;        ///< in front of the bracket
     std::vector<Range> ranges;  ///< empty in the last part, which has only a literal
-    std::uint64_t count;        ///< numbers in the bracket; 1 without
+    std::uint64_t count;        ///< numbers in the bracket; 1 if there is no bracket
     std::size_t digits;         ///< of the longest number in it
   };
   struct Entry {

@@ -44,7 +44,7 @@ class PortRanges {
   std::vector<Range> ranges_;
 };
 
-/// Where the site says nothing: 20000-29999, below the ephemeral ports of Linux.
+/// The default if the site sets no range: 20000-29999, below the ephemeral ports of Linux.
 [[nodiscard]] PortRanges default_port_range();
 
 }  // namespace amldist

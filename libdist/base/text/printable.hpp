@@ -1,4 +1,4 @@
-// Hostile text for people's eyes.
+// Untrusted text made safe to print.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace amldist::text {
 
-/// `input`, fit for one line of a terminal: control and non-ASCII bytes as \xNN, and "..." for what does not fit into
-/// `most` characters.
+/// `input` as one printable line: control and non-ASCII bytes become \xNN, and whatever exceeds `most` characters
+/// becomes "...".
 [[nodiscard]] std::string printable(std::string_view input, std::size_t most);
 
 }  // namespace amldist::text

@@ -1,7 +1,7 @@
 // Expected failure as a value.
 //
-// Whatever a user, an administrator or a node can get wrong is returned as an Error. Exceptions remain for what nobody
-// can handle (out of memory); two guards stop them: the C ABI and the SPANK callbacks.
+// Whatever a user, an administrator or a node can get wrong is returned as an Error. Exceptions remain for what no
+// caller can handle (out of memory); two guards stop them: the C ABI and the SPANK callbacks.
 #pragma once
 
 #include <cassert>

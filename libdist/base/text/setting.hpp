@@ -19,20 +19,20 @@ struct SettingDescription {
   std::string_view name;
   std::string_view reader;         ///< the call or command that reads it
   std::string_view values;         ///< valid values, with the unit
-  std::string_view default_value;  ///< default, if unset or empty
+  std::string_view default_value;  ///< if the variable is unset or empty
   std::string_view meaning;
 };
 
 namespace setting {
 
-/// The value of one variable; nullopt where it is not set or empty.
+/// The value of one variable; nullopt if it is not set or empty.
 [[nodiscard]] std::optional<std::string> value_of(const EnvironmentReader& environment, std::string_view name);
 
 /// invalid_argument: "NAME='value': use tcp, pmix, slurm or mpi".
 [[nodiscard]] Error invalid_word(std::string_view name, std::string_view value,
                                  std::span<const std::string_view> words);
 
-/// A word and the value that it means.
+/// A word and its value.
 template <typename Value>
 struct Choice {
   std::string_view word;

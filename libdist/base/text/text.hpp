@@ -15,7 +15,8 @@ namespace amldist::text {
 /// Decimal digits only (no sign, no space, no empty text), at most `max`. nullopt for anything else.
 [[nodiscard]] std::optional<std::uint64_t> to_number(std::string_view digits, std::uint64_t max) noexcept;
 
-/// Why to_number() refused `digits`, to follow its name: "is not a number" or "is out of range (at most 65535)".
+/// Why to_number() refused `digits`, to be written after its name: "is not a number" or "is out of range (at most
+/// 65535)".
 [[nodiscard]] std::string number_problem(std::string_view digits, std::uint64_t max);
 
 /// Pieces between separators; "" gives one empty piece, as "a," gives two.

@@ -1,5 +1,4 @@
-// The time of day, which recorders write down: processes of different nodes can compare it as far as their clocks
-// agree.
+// The time of day for records: processes on different nodes can compare it as far as their clocks agree.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +7,7 @@
 
 namespace amldist {
 
-/// Nanoseconds since 1970, UTC. Jumps when somebody sets the clock.
+/// Nanoseconds since 1970, UTC. Jumps when the clock is set.
 [[nodiscard]] inline std::int64_t calendar_ns() noexcept { return static_cast<std::int64_t>(TickClock::realtime_ns()); }
 
 }  // namespace amldist

@@ -1,4 +1,4 @@
-// The clock of all deadlines: monotonic, and untouched by whoever sets the time of day.
+// The clock of all deadlines: monotonic, unaffected when the time of day is set.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Tells time in which a process ran from time in which it was stopped (SIGSTOP, scontrol suspend): whoever waits looks
-// at the clock again and again, and a look that comes much too late was not possible before.
+// Tells the time in which a process ran from the time in which it was stopped (SIGSTOP, scontrol suspend): a waiting
+// thread looks at the clock again and again, and a look that comes much too late means that it was stopped.
 #pragma once
 
 #include <chrono>
@@ -8,13 +8,13 @@
 
 namespace amldist {
 
-/// For one thread that looks about every `planned`. A busy machine delays looks as well; only what is longer than
-/// `delay` counts as a stop.
+/// For one thread that looks about every `planned`. A busy machine delays looks as well; only a gap longer than `delay`
+/// counts as a stop.
 class ObservedTime {
  public:
   ObservedTime(std::chrono::milliseconds planned, std::chrono::milliseconds delay) : planned_(planned), delay_(delay) {}
 
-  /// How long the thread was stopped before this look; zero in a process that runs.
+  /// How long the thread was stopped before this look; zero if it was running.
   [[nodiscard]] Clock::duration missed(Clock::time_point now) noexcept {
     const auto last = last_look_ == Clock::time_point() ? now : last_look_;
     last_look_ = now;

@@ -1,4 +1,4 @@
-// The cheapest clock there is: the processor's own counter, or the kernel's clock where that cannot be relied on.
+// The cheapest clock available: the processor's counter, or the kernel's clock if the counter is not reliable.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace amldist {
 
-/// Ticks of unknown length that all processes of a node share. Reading costs about 10 ns, the kernel's clock about 20.
+/// Ticks of unknown length, shared by all processes of a node. Reading takes about 10 ns, the kernel's clock about 20.
 class TickClock {
  public:
   [[nodiscard]] std::uint64_t now() const noexcept {
@@ -36,7 +36,7 @@ class TickClock {
   }
 
 #if defined(__x86_64__)
-  /// The counter runs evenly, whatever the processor's frequency and sleep ("invariant TSC").
+  /// Whether the counter runs evenly at any frequency and in sleep ("invariant TSC").
   static bool counter_is_even() noexcept {
     constexpr unsigned leaf = 0x80000007;
     constexpr unsigned invariant = 1U << 8;

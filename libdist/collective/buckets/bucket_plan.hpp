@@ -1,9 +1,9 @@
-// Which gradients go into one all-reduce: a pure decision, from sizes alone, the same on every rank.
+// Which gradients go into one all-reduce: a pure decision from sizes alone, the same on every rank.
 //
 // Gradients become ready from the last to the first, so that is the order of buckets. A bucket is closed when the next
-// tensor would pass its limit; the first is small, so that communication starts early. Tensors that are to be reduced
-// where they lie are gathered in the same way, beside the open bucket: they make a call each, one behind the other, but
-// only together are they worth waking another thread.
+// tensor would exceed its limit; the first is small, so that communication starts early. Tensors that are reduced in
+// place are grouped in the same way, beside the open bucket: each is reduced by a call of its own, one after the other,
+// but only a group is worth waking another thread.
 #pragma once
 
 #include <cstddef>
@@ -19,19 +19,19 @@ struct BucketLimits {
 
 struct PlannedTensor {
   std::size_t bytes = 0;
-  bool alone = false;  ///< reduced where it lies, without a copy
+  bool alone = false;  ///< reduced in place, without a copy
 };
 
-/// Where a tensor lies in its bucket.
+/// A tensor's place in its bucket.
 struct Placement {
   std::size_t tensor;
   std::size_t offset;  ///< bytes, a multiple of bucket_alignment
 };
 
-/// What is launched at once: a bucket in one all-reduce, or tensors that have one each.
+/// The unit of launching: a bucket with one all-reduce, or tensors with one each.
 struct Unit {
-  std::vector<Placement> tensors;  ///< all at 0 where they are `alone`
-  std::size_t bytes = 0;           ///< of the bucket's memory, padding included; 0 where they are `alone`
+  std::vector<Placement> tensors;  ///< all at 0 if they are `alone`
+  std::size_t bytes = 0;           ///< of the bucket's memory, padding included; 0 if they are `alone`
   bool alone = false;
 
   [[nodiscard]] std::size_t calls() const noexcept { return alone ? tensors.size() : 1; }
@@ -39,7 +39,7 @@ struct Unit {
 
 inline constexpr std::size_t bucket_alignment = 64;
 
-/// Units in the order in which they are launched. Every tensor is in exactly one of them.
+/// Units in the order in which they are launched. Every tensor is in exactly one unit.
 [[nodiscard]] std::vector<Unit> plan_buckets(std::span<const PlannedTensor> tensors, const BucketLimits& limits);
 
 }  // namespace amldist::collective

@@ -11,12 +11,11 @@ namespace {
 
 using text::concat;
 
-// A call costs about as much as copying so many bytes there and back, within a node and between nodes.
+// A call costs about as much as copying this many bytes there and back, within a node and between nodes.
 constexpr std::size_t fuse_in_a_node = std::size_t{32} << 10;
 constexpr std::size_t fuse_between_nodes = std::size_t{64} << 10;
 
-// With less than this between launch and wait there is nothing to overlap: waking the progress thread takes about as
-// long.
+// If less than this lies between launch and wait, nothing can overlap: waking the progress thread takes about as long.
 constexpr std::uint64_t at_once_ns = 200'000;
 
 }  // namespace
@@ -64,7 +63,7 @@ Result<void> GradientReducer::take_memory(Bucket& bucket) {
     bucket.memory = static_cast<std::byte*>(*shared);
     return {};
   }
-  // Slower, as every call must copy, but right.
+  // Slower, because every call must copy, but correct.
   bucket.private_memory.resize(bucket.plan.bytes + bucket_alignment);
   void* memory = bucket.private_memory.data();
   std::size_t room = bucket.private_memory.size();
@@ -81,7 +80,7 @@ Result<void> GradientReducer::lay_out() {
   for (Unit& unit : plan_buckets(planned, options_.limits)) {
     Bucket bucket;
     bucket.plan = std::move(unit);
-    if (auto taken = take_memory(bucket); !taken) return taken;
+    if (auto status = take_memory(bucket); !status) return status;
     for (const Placement& place : bucket.plan.tensors) {
       Tensor& tensor = tensors_[place.tensor];
       tensor.unit = buckets_.size();
@@ -104,7 +103,7 @@ void GradientReducer::begin_step() {
 }
 
 Result<std::size_t> GradientReducer::calls() {
-  if (auto fixed = lay_out(); !fixed) return fixed.error();
+  if (auto status = lay_out(); !status) return status.error();
   std::size_t calls = 0;
   for (const Bucket& bucket : buckets_) calls += bucket.plan.calls();
   return calls;
@@ -116,7 +115,7 @@ Result<void*> GradientReducer::view(std::size_t tensor) {
     return Error{Errc::invalid_argument,
                  concat({"tensor ", std::to_string(tensor), " is bound to the caller's memory"})};
   }
-  if (auto fixed = lay_out(); !fixed) return fixed.error();
+  if (auto status = lay_out(); !status) return status.error();
   return tensors_[tensor].data;
 }
 
@@ -141,7 +140,7 @@ Result<void> GradientReducer::bind(std::size_t tensor, void* data) {
   return {};
 }
 
-/// Where the bucket's gradients lie. Views that lie one behind the other are one part.
+/// Where the bucket's gradients are. Consecutive views form one part.
 void GradientReducer::list_segments(Bucket& bucket) const {
   bucket.segments.clear();
   bucket.segments_are_listed = true;
@@ -158,7 +157,6 @@ void GradientReducer::list_segments(Bucket& bucket) const {
   }
 }
 
-/// Begins the calls.
 Result<void> GradientReducer::launch(Bucket& bucket) {
   calls::Call call;
   call.operation = calls::Operation::allreduce;
@@ -197,28 +195,28 @@ bool GradientReducer::note(std::size_t tensor) noexcept {
 Result<void> GradientReducer::ready(std::size_t tensor) {
   if (note(tensor)) return {};
   if (tensor >= tensors_.size()) return unknown(tensor);
-  if (auto fixed = lay_out(); !fixed) return fixed;
+  if (auto status = lay_out(); !status) return status;
   if (std::exchange(tensors_[tensor].ready, true)) {
     return Error{Errc::invalid_argument, concat({"tensor ", std::to_string(tensor), " was ready before in this step"})};
   }
   --buckets_[tensors_[tensor].unit].missing;
-  // One order on all ranks, whatever the order in which each of them computes.
+  // All ranks use one order, independent of the order in which each of them computes.
   while (launched_ < buckets_.size() && buckets_[launched_].missing == 0) {
-    if (auto begun = launch(buckets_[launched_]); !begun) return begun;
+    if (auto status = launch(buckets_[launched_]); !status) return status;
     ++launched_;
   }
   return {};
 }
 
 /// Steps are alike: a program that waited at once will do so again, and its own thread then drives the progress engine.
-/// One that computes in between for the first time loses the overlap of one step.
+/// When a program computes in between for the first time, it loses the overlap of one step.
 void GradientReducer::learn_from_wait() {
   const std::uint64_t now = TickClock::monotonic_ns();
   for (Bucket& bucket : buckets_) bucket.waited_for_at_once = now - bucket.launched_at < at_once_ns;
 }
 
 Result<void> GradientReducer::wait() {
-  if (auto fixed = lay_out(); !fixed) return fixed;
+  if (auto status = lay_out(); !status) return status;
   const auto late = std::ranges::find(tensors_, false, &Tensor::ready);
   if (late != tensors_.end()) {
     return Error{Errc::invalid_argument, concat({"tensor ", std::to_string(late - tensors_.begin()),
@@ -226,7 +224,7 @@ Result<void> GradientReducer::wait() {
                                                  "gradient, also those that this rank does not use"})};
   }
   learn_from_wait();
-  // For the last one first: this thread then runs the calls that are left without a break, on its own processor.
+  // Waits for the last one first: this thread then runs the remaining calls without interruption, on its own processor.
   if (!buckets_.empty()) buckets_.back().request->wait();
   Result<void> all;
   for (Bucket& bucket : buckets_) {

@@ -19,7 +19,7 @@ bool is_used(std::span<const std::size_t> counts) {
   return std::ranges::any_of(counts, [](std::size_t count) { return count != 0; });
 }
 
-/// Of one rank's lists in allgatherv, reduce_scatterv or alltoallv. `most`: elements that any memory can have.
+/// Checks one rank's lists in allgatherv, reduce_scatterv or alltoallv. `most`: elements that any memory can have.
 Result<void> check_lists(const calls::Call& call, std::size_t own, std::size_t most) {
   const auto differ = [&](std::size_t given, std::string_view where, std::size_t expected) {
     return refusal(call, concat({std::to_string(given), where, std::to_string(expected)}));
@@ -41,7 +41,7 @@ Result<void> check_lists(const calls::Call& call, std::size_t own, std::size_t m
   return {};
 }
 
-/// Of a call with at least one element.
+/// Checks the buffers of a call with at least one element.
 Result<void> check_buffers(const calls::Call& call, bool is_root) {
   const calls::Operation operation = call.operation;
   if (operation == calls::Operation::broadcast)
@@ -65,14 +65,14 @@ bool do_overlap(const Range& a, const Range& b) {
   return a.begin < b.begin ? b.begin - a.begin < a.bytes : a.begin - b.begin < b.bytes;
 }
 
-/// What a call reads, what it writes, and where the buffer to send may lie in that to receive, or the other way round.
+/// The ranges that a call reads and writes, and whether the send buffer may lie in the receive buffer or the reverse.
 struct Buffers {
   Range send;
   Range recv;
   bool is_in_place = false;
 };
 
-/// Of a call without lists.
+/// The ranges of a call without lists.
 Buffers buffers_of(const calls::Call& call, std::uint32_t rank, std::uint32_t size) {
   const std::uintptr_t one = call.count * size_of(call.type);
   const std::uintptr_t all = one * size;
@@ -97,7 +97,7 @@ Buffers buffers_of(const calls::Call& call, std::uint32_t rank, std::uint32_t si
       return is_root ? buffers(one, all, rank * one, 0) : Buffers();
     case calls::Operation::scatter:
       return is_root ? buffers(all, one, 0, rank * one) : Buffers();
-    default:  // one buffer, or none
+    default:  // one buffer, or no buffer
       return {};
   }
 }
@@ -106,7 +106,7 @@ Error overlap(const calls::Call& call) {
   return refusal(call, "the buffers to send and to receive overlap, other than in place");
 }
 
-/// The blocks of a list that hold something, by address.
+/// The non-empty blocks of a list, sorted by address.
 std::vector<Range> blocks_of(const void* data, std::span<const std::size_t> counts,
                              std::span<const std::size_t> offsets, std::size_t unit) {
   std::vector<Range> out;
@@ -193,7 +193,8 @@ Result<void> check_call(const calls::Call& call, std::uint32_t rank, std::uint32
                                  " is not one of the ranks 0 to ", std::to_string(size - 1)}));
   }
   const auto most = [&] { return SIZE_MAX / 2 / size_of(call.type) / size; };
-  const bool worth_dividing = call.count >> 32 != 0;  // below, not even 2^28 ranks of 8 bytes each pass the limit
+  const bool worth_dividing =
+      call.count >> 32 != 0;  // below this, not even 2^28 ranks of 8 bytes each exceed the limit
   if (worth_dividing && call.count > most()) return refusal(call, "the count is beyond any memory");
   if (is_reduction(call.operation) && !can_combine(call.type, call.redop))
     return refusal(call, concat({to_string(call.type), " cannot be combined by ", to_string(call.redop)}));
@@ -202,7 +203,7 @@ Result<void> check_call(const calls::Call& call, std::uint32_t rank, std::uint32
     return valid ? check_lists_apart(call, rank) : valid;
   }
   if (call.count == 0 || call.operation == calls::Operation::barrier) return {};
-  if (auto valid = check_buffers(call, call.root == static_cast<int>(rank)); !valid) return valid;
+  if (auto status = check_buffers(call, call.root == static_cast<int>(rank)); !status) return status;
   const Buffers buffers = buffers_of(call, rank, size);
   return buffers.is_in_place || !do_overlap(buffers.send, buffers.recv) ? Result<void>() : overlap(call);
 }

@@ -1,4 +1,4 @@
-// Whether a call can be made: a pure function of its arguments, before any other rank hears of it.
+// Whether a call is valid: a pure function of its arguments, before any other rank is told of the call.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace amldist::collective {
   return (send > recv ? send - recv : recv - send) >= call.count * 8 * size;
 }
 
-/// Recognises most valid calls by a few comparisons: check_call() has nothing to say about them. False: ask it.
+/// Recognises most valid calls by a few comparisons, so that check_call() need not be called. False: call it.
 [[nodiscard]] inline bool passes_quick_check(const calls::Call& call, std::uint32_t size) noexcept {
   const bool has_odd_elements =
       call.redop > calls::ReduceOp::avg || call.type == calls::DataType::boolean || call.count >> 32 != 0;
@@ -29,13 +29,13 @@ namespace amldist::collective {
   return call.send != nullptr && call.recv != nullptr && !is_listed(call.operation) && are_plainly_apart(call, size);
 }
 
-/// The call on rank `rank` of `size`. Errors: invalid_argument for a root, peer, count or list that cannot be, for a
-/// missing buffer, for an operator that the type lacks, and for buffers that overlap other than in place. Lists have
-/// `size` entries.
+/// Checks a call on rank `rank` of `size`. Errors: invalid_argument for a root, peer, count or list that is out of
+/// range, for a missing buffer, for an operator that the type lacks, and for buffers that overlap other than in place.
+/// Lists have `size` entries.
 [[nodiscard]] Result<void> check_call(const calls::Call& call, std::uint32_t rank, std::uint32_t size);
 
-/// The messages of one group, each of which was checked. Errors: invalid_argument where one is received into what
-/// another one sends.
+/// Checks the messages of one group, each of which was checked. Errors: invalid_argument if one is received into memory
+/// that another one sends.
 [[nodiscard]] Result<void> check_group(std::span<const calls::Call> messages);
 
 }  // namespace amldist::collective

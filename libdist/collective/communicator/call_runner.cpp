@@ -11,7 +11,7 @@ Result<void> CallRunner::run(calls::Call& call, const std::atomic<bool>* is_awai
   const int device = parts_.devices.device_of(call, began);
   const bool on_device = device != DeviceCalls::no_device;
   if (on_device) {
-    if (auto supported = NcclBackend::supports(call); !supported) return supported;
+    if (auto status = NcclBackend::supports(call); !status) return status;
   }
   call.sequence = parts_.numbers.next(call, on_device);
   if (call.operation == calls::Operation::split) return run_split(call);
@@ -26,7 +26,7 @@ Result<void> CallRunner::observe(const calls::Call& call, std::uint64_t began, b
   watch.enter(call);
   CallWatchdog watchdog(parts_.context, &parts_.progress, is_awaited);
   Result<void> result = finish(watchdog);
-  // Before leave(): a rank whose device works on a call is never seen outside of it.
+  // Before leave(), so that a rank whose device works on a call never appears to be outside of it.
   if (result && on_device) parts_.devices.watch(call, ticket);
   watch.leave();
   if (!result) fail(ticket, result.error());
@@ -81,7 +81,7 @@ Result<void> CallRunner::run_to_completion(const std::vector<std::shared_ptr<Req
   return parts_.devices.synchronize(requests.front()->first().stream, watchdog);
 }
 
-/// Over the control channel, and not seen by the observer.
+/// Runs over the control channel, without the observer.
 Result<void> CallRunner::run_split(const calls::Call& call) {
   world::CommWatch& watch = parts_.context.watch();
   watch.enter(call);

@@ -1,4 +1,4 @@
-// Runs calls: gives each its number, its watchdog and its place to run, and tells the observer of its begin and end.
+// Runs calls: gives each its number, its watchdog and a back end, and reports its begin and end to the observer.
 #pragma once
 
 #include <atomic>
@@ -15,11 +15,12 @@
 
 namespace amldist::collective {
 
-/// Used by one thread at a time: the program's, or whichever drives the progress engine. Calls were checked before. An
-/// error of a call loses the communicator on all its ranks; one that cannot be made at all is refused before it begins.
+/// Used by one thread at a time: the program's, or the one that drives the progress engine. Calls were checked before.
+/// An error of a call loses the communicator on all its ranks; a call that cannot be made at all is refused before it
+/// begins.
 class CallRunner {
  public:
-  /// What it works with; all outlive it.
+  /// The objects that it uses; all must outlive it.
   struct Parts {
     CommContext& context;
     SequenceNumbers& numbers;
@@ -33,17 +34,18 @@ class CallRunner {
   };
   explicit CallRunner(const Parts& parts) : parts_(parts) {}
 
-  /// On the host, to its end; on a device, until it is enqueued. Sets the call's sequence number.
+  /// On the host, runs the call to its end; on a device, until it is enqueued. Sets the call's sequence number.
   [[nodiscard]] Result<void> run(calls::Call& call) { return run(call, nullptr); }
-  /// Sends and receives that may cross, as one.
+  /// Runs sends and receives that may cross as one call.
   [[nodiscard]] Result<void> run_group(std::span<calls::Call> messages);
-  /// What the progress engine took from its queue: one request, or several messages that run as one. Done when the
+  /// Runs what the progress engine took from its queue: one request, or several messages that run as one. Done when the
   /// device is done, too. `is_awaited`: whether a thread of the program waits for it, which may change meanwhile.
   [[nodiscard]] Result<void> run_to_completion(const std::vector<std::shared_ptr<Request>>& requests,
                                                const std::atomic<bool>& is_awaited);
-  /// For a thread that waits for another one, which runs a call.
+  /// For a thread that waits for another thread, which runs a call.
   void interrupt() { parts_.context.interrupt(); }
-  /// The last call: waits for all ranks. Errors: those of a call, and a rank that has not received all that was sent.
+  /// The last call: waits for all ranks. Errors: those of a call, and a rank that has not received all messages sent to
+  /// it.
   [[nodiscard]] Result<void> finalize();
 
  private:
@@ -52,7 +54,7 @@ class CallRunner {
                                          const std::atomic<bool>* is_awaited);
   [[nodiscard]] Result<void> run_on_device(int device, const calls::Call& call, std::uint64_t began);
   [[nodiscard]] Result<void> run_split(const calls::Call& call);
-  /// Whatever began is seen by the observer and the other ranks until it ends.
+  /// A call that has begun is visible to the observer and the other ranks until it ends.
   template <typename Finish>
   [[nodiscard]] Result<void> observe(const calls::Call& call, std::uint64_t began, bool on_device,
                                      const std::atomic<bool>* is_awaited, Finish finish);

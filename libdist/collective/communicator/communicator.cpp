@@ -53,7 +53,7 @@ void Communicator::connect_parts() {
 
 void Communicator::describe_place() {
   const world::CommWatch& watch = context_.watch();
-  // The nodes as the processes see them, also where memory cannot be shared.
+  // The nodes as the processes see them, even if memory cannot be shared.
   std::vector<std::uint32_t> where;
   for (const std::uint32_t member : watch.members()) where.push_back(process_->channel->table().node_of(member));
   const Topology places = Topology::of(where, static_cast<int>(watch.rank()));
@@ -84,7 +84,7 @@ Communicator::~Communicator() {
 // ---- calls ----
 Result<void> Communicator::run(calls::Call& call) {
   if (!passes_quick_check(call, context_.size())) {
-    if (auto valid = check_call(call, context_.rank(), context_.size()); !valid) return valid;
+    if (auto status = check_call(call, context_.rank(), context_.size()); !status) return status;
   }
   call.stream = stream_;
   if (group_depth_ == 0) return run_in_order(call);
@@ -92,7 +92,7 @@ Result<void> Communicator::run(calls::Call& call) {
   return {};
 }
 
-/// On this thread, unless something that was begun is still in progress.
+/// Runs on this thread, unless an earlier call is still in progress.
 Result<void> Communicator::run_in_order(calls::Call& call) {
   if (!engine_->has_work()) return runner_->run(call);
   if (is_on_device(call)) {
@@ -111,7 +111,7 @@ Result<std::shared_ptr<Request>> Communicator::begin(std::vector<calls::Call> ca
                                                  "amldist_group_end() runs it"})};
   }
   for (calls::Call& call : calls) {
-    if (auto valid = check_call(call, context_.rank(), context_.size()); !valid) return valid.error();
+    if (auto status = check_call(call, context_.rank(), context_.size()); !status) return status.error();
     call.stream = stream_;
   }
   return submit(std::move(calls), by);
@@ -137,16 +137,16 @@ Result<void> Communicator::group_end() {
   return done;
 }
 
-/// Calls of all ranks in their order, then the messages together.
+/// Runs calls of all ranks in their order, then the messages together.
 Result<void> Communicator::run_group() {
   const auto is_collective = [](const calls::Call& call) { return !is_point_to_point(call.operation); };
   for (calls::Call& call : group_) {
     if (!is_collective(call)) continue;
-    if (auto done = run_in_order(call); !done) return done;
+    if (auto status = run_in_order(call); !status) return status;
   }
   std::erase_if(group_, is_collective);
   if (group_.empty()) return {};
-  if (auto apart = check_group(group_); !apart) return apart;
+  if (auto status = check_group(group_); !status) return status;
   return run_messages_in_order(group_);
 }
 
@@ -173,7 +173,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
   call.operation = calls::Operation::split;
   call.send = &own;
   call.recv = requests.data();
-  if (auto exchanged = run_in_order(call); !exchanged) return exchanged.error();
+  if (auto status = run_in_order(call); !status) return status.error();
   call.sequence = numbers_.collectives();
   ++splits_;
   if (color < 0) return std::unique_ptr<Communicator>();
@@ -187,7 +187,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
   std::unique_ptr<Communicator> out(new Communicator(
       process_, std::make_shared<world::CommWatch>(id, std::move(members), own_rank), context_.timeout()));
   out->is_shrunk_ = is_shrunk_;
-  if (auto built = out->build(call); !built) return built.error();
+  if (auto status = out->build(call); !status) return status.error();
   out->recorder_.add(out->context_.watch(), {}, recorder_.communicator());
   return out;
 }

@@ -1,4 +1,4 @@
-// A communicator: the parts that make its calls, and what the program asks of it. README.md here tells the story.
+// A communicator: the parts that make its calls, and the program's interface to it. README.md here explains the whole.
 #pragma once
 
 #include <memory>
@@ -24,15 +24,15 @@ namespace amldist::collective {
 /// Calls come from one thread of the program at a time. abort(), health() and set_timeout() are thread-safe.
 class Communicator {
  public:
-  /// The world of this step, by the settings in the environment, or another that `config` describes. `timeout` zero:
-  /// theirs.
+  /// The world of this step as configured by the environment, or another one that `config` describes. `timeout` zero:
+  /// as configured.
   [[nodiscard]] static Result<std::unique_ptr<Communicator>> init(const EnvironmentReader& environment,
                                                                   milliseconds timeout, WorldConfig config = {});
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  /// False in a child of the process that made it: there it can only be left alone.
+  /// False in a child of the process that made it: the child can only leave it alone.
   [[nodiscard]] bool is_here() const noexcept { return process_->fork_guard.is_here(); }
   [[nodiscard]] bool is_world() const noexcept { return is_world_; }
   [[nodiscard]] const Settings& settings() const noexcept { return process_->settings; }
@@ -51,16 +51,17 @@ class Communicator {
   [[nodiscard]] Result<void> group_end();
   /// nullptr for a negative colour.
   [[nodiscard]] Result<std::unique_ptr<Communicator>> split(int color, int key);
-  /// What agree() came to: the same on every rank that gets one.
+  /// The result of agree(), the same on every rank that gets one.
   struct Agreed {
-    std::uint64_t flags = 0;    ///< bitwise AND of what the ranks gave that are left
-    std::optional<Error> lost;  ///< which ranks are not
+    std::uint64_t flags = 0;    ///< bitwise AND of the flags of the remaining ranks
+    std::optional<Error> lost;  ///< which ranks were lost
   };
-  /// Whatever ends meanwhile, and also after a loss. Errors: aborted, when the others have excluded this rank.
+  /// Works whatever ends meanwhile, and also after a loss. Errors: aborted if the others have excluded this rank.
   [[nodiscard]] Result<Agreed> agree(std::uint64_t flags);
-  /// A communicator of the ranks that are left, in their order. This one has failed then, if it had not.
+  /// A communicator of the remaining ranks, in their order. This one then counts as failed, even if it had not failed
+  /// before.
   [[nodiscard]] Result<std::unique_ptr<Communicator>> shrink();
-  /// Waits for the others in a healthy communicator; the object is then only to be destroyed.
+  /// Waits for the others if the communicator is healthy; the object can then only be destroyed.
   [[nodiscard]] Result<void> finalize();
 
   [[nodiscard]] Result<void*> allocate(std::size_t bytes) { return host_->allocate(bytes); }
@@ -76,7 +77,7 @@ class Communicator {
   void abort();
   /// The reason for which the communicator is lost; nullopt while it is not.
   [[nodiscard]] std::optional<Error> health() const { return context_.watch().diagnosis(); }
-  /// Whom that names.
+  /// The ranks that the reason names.
   [[nodiscard]] world::ErrorSubject error_subject() const { return context_.watch().error_subject(); }
 
  private:
@@ -88,7 +89,7 @@ class Communicator {
     CallWatchdog watchdog(context_);
     return build(call, watchdog);
   }
-  /// MPI, as far as this communicator may use it: MPI itself does not go on without a rank.
+  /// MPI, as far as this communicator may use it: MPI itself cannot continue after a rank is lost.
   [[nodiscard]] world::MpiSession* mpi() const noexcept { return is_shrunk_ ? nullptr : process_->mpi.get(); }
   [[nodiscard]] Result<world::AgreementOutcome> join_agreement(const AgreementTicketPtr& ticket, std::uint64_t flags,
                                                                std::uint64_t purpose);
@@ -103,7 +104,7 @@ class Communicator {
   [[nodiscard]] bool is_on_device(const calls::Call& call) const {
     return devices_.device_of(call, process_->ticks.now()) != DeviceCalls::no_device;
   }
-  // After what was begun before.
+  // Runs after the calls that began before.
   [[nodiscard]] Result<void> run_in_order(calls::Call& call);
   [[nodiscard]] Result<void> run_messages_in_order(std::span<calls::Call> messages);
   [[nodiscard]] Result<void> run_group();
@@ -112,8 +113,7 @@ class Communicator {
                                             const calls::Call& call);
   void close_recorder() noexcept;
 
-  // Parts, each built of those before it. `host_`, and what comes after `devices_`, is there when build() has
-  // succeeded.
+  // Each part is built from those before it. `host_`, and the parts after `devices_`, exist once build() has succeeded.
   const std::shared_ptr<Process> process_;
   CommContext context_;
   CallRecorder recorder_;
@@ -132,12 +132,12 @@ class Communicator {
   std::string task_map_;
   std::string provenance_;
   bool is_world_ = false;
-  bool keeps_recorder_ = false;  ///< leaves the recorder of the process: the newest world does
-  bool is_shrunk_ = false;       ///< it, or one that it was split from, is what was left of another
+  bool keeps_recorder_ = false;  ///< leaves the process's recorder open for the newest world
+  bool is_shrunk_ = false;       ///< it, or one that it was split from, is the result of a shrink
   bool is_finalized_ = false;
   void* stream_ = nullptr;
   std::uint64_t splits_ = 0;
-  std::uint64_t agreements_ = 0;  ///< rounds that were opened
+  std::uint64_t agreements_ = 0;  ///< rounds that were started
   int group_depth_ = 0;
   std::vector<calls::Call> group_;
 };

@@ -19,7 +19,7 @@ bool is_by_mpirun(const EnvironmentReader& environment) {
   return environment("OMPI_UNIVERSE_SIZE") && !name_space.empty() && !name_space.starts_with("slurm.");
 }
 
-/// A time-out whose cause may be that mpirun keeps the step's secret on its own node.
+/// A time-out that may be caused by mpirun keeping the step's secret on its own node.
 Error with_hint(const Error& error, const EnvironmentReader& environment) {
   if (error.code != Errc::timeout || !is_by_mpirun(environment) || !environment("SLURM_JOB_ID")) return error;
   const std::string name(launch::variable::step_secret);
@@ -27,7 +27,7 @@ Error with_hint(const Error& error, const EnvironmentReader& environment) {
                               ", which mpirun passes to other nodes with -x ", name, " only"})};
 }
 
-/// What tells the processes of one step from another's that uses the same port.
+/// Tells the processes of one step from those of another that uses the same port.
 std::string job_name(const EnvironmentReader& environment) {
   const auto word = [&](std::string_view name) { return environment(name).value_or(""); };
   const std::string step = word(is_by_mpirun(environment) ? "PMIX_NAMESPACE" : "SLURM_STEP_ID");
@@ -35,7 +35,7 @@ std::string job_name(const EnvironmentReader& environment) {
                  word("LSB_JOBID"), word("FLUX_JOB_ID"), word("AZUREML_RUN_ID")});
 }
 
-/// The environment with the caller's address of rank 0 in it.
+/// The environment, with the caller's address of rank 0.
 EnvironmentReader with_address(const EnvironmentReader& environment, const WorldConfig& config) {
   return [&environment, &config](std::string_view name) -> std::optional<std::string> {
     if (name == "MASTER_ADDR" && !config.address.empty()) return config.address;
@@ -53,7 +53,7 @@ Result<launch::ProcessIdentity> identity_of(const WorldConfig& config, const Env
   return identity;
 }
 
-/// Whether what the environment says of nodes agrees with where the processes are.
+/// Whether the environment's description of nodes agrees with where the processes are.
 Result<void> check_places(const launch::ProcessIdentity& told, const launch::Identity& found) {
   const auto differ = [](std::optional<std::uint32_t> a, std::uint32_t b) { return a && *a != b; };
   const auto error = [&](std::string_view what, std::uint32_t said, std::uint32_t is) {
@@ -85,7 +85,7 @@ Result<std::unique_ptr<world::RootAddress>> root_of(const EnvironmentReader& env
   return choose_root_address(with_address(environment, config), used.world, told, mpi);
 }
 
-/// Is removed with its last owner.
+/// Removed with its last owner.
 std::shared_ptr<const world::SecretFile> kept(world::SecretFile file) {
   return {new world::SecretFile(std::move(file)), [](const world::SecretFile* one) {
             one->remove_unless_used();
@@ -93,7 +93,7 @@ std::shared_ptr<const world::SecretFile> kept(world::SecretFile file) {
           }};
 }
 
-/// Joins the ranks whose rank 0 is at `root`; where the world does not come about, rank 0 says so.
+/// Joins the ranks whose rank 0 is at `root`; if the world cannot be formed, rank 0 says why.
 Result<world::World> join_at(world::RootAddress& root, const EnvironmentReader& environment, const Settings& settings,
                              const launch::ProcessIdentity& told, const WorldConfig& config,
                              Clock::time_point deadline) {
@@ -102,7 +102,7 @@ Result<world::World> join_at(world::RootAddress& root, const EnvironmentReader& 
   auto secret = find_world_secret(environment, settings.world.secret, config.secret, told, root, job, deadline);
   if (!secret) return secret.error();
   if (told.rank == 0 && secret->credentials.trust == world::Trust::open) {
-    tell(concat({"this world is open: whoever reaches rank 0's port can join it (", secret->reason,
+    tell(concat({"this world is open: any process that reaches rank 0's port can join it (", secret->reason,
                  "): start the step with srun --aml-dist=KIND"}));
   }
   auto joined = join_world(told, root, *secret, job, settings.world.node_name, deadline);
@@ -132,7 +132,7 @@ Result<world::World> join(const EnvironmentReader& environment, const Settings& 
   }
 }
 
-/// Records into `place`; what keeps it from that is in `process.trace`.
+/// Records into `place`; if that is not possible, `process.trace` says why.
 bool open_recorder(Process& process, const RecordPlace& place) {
   process.trace = "no flight recorder";
   const auto folder = trace::make_trace_folder(process.settings.trace_folder, place.owner.job);
@@ -183,18 +183,18 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
       new Communicator(process, std::make_shared<world::CommWatch>(id, std::move(members), rank), limit));
   calls::Call call;
   call.operation = calls::Operation::init;
-  if (auto built = out->build(call); !built) return built.error();
-  if (auto same = check_places(*told, out->identity_); !same) return same.error();
+  if (auto status = out->build(call); !status) return status.error();
+  if (auto status = check_places(*told, out->identity_); !status) return status.error();
   out->is_world_ = true;
   out->keeps_recorder_ = true;
-  if (auto started = out->start_recorder(environment, is_of_step, call); !started) return started.error();
+  if (auto status = out->start_recorder(environment, is_of_step, call); !status) return status.error();
   out->recorder_.add(out->context_.watch(), config.label.empty() ? "world" : std::string_view(config.label));
   out->provenance_ += concat({"; ", process->trace});
   return out;
 }
 
-/// A step runs without a flight recorder as well. A world that the caller has named is recorded in the step where its
-/// processes have ranks of their own there, so that all worlds of a step are seen together.
+/// A step runs without a flight recorder as well. A world that the caller has named is recorded in the step if its
+/// processes have ranks there, so that all worlds of a step are seen together.
 Result<void> Communicator::start_recorder(const EnvironmentReader& environment, bool is_of_step,
                                           const calls::Call& call) {
   Process& process = *process_;

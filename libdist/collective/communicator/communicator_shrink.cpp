@@ -1,4 +1,4 @@
-// Going on after a loss: what the ranks that are left agree on, and the communicator that they make.
+// Continuing after a loss: what the remaining ranks agree on, and the communicator that they make.
 #include <algorithm>
 
 #include "base/text/text.hpp"
@@ -10,18 +10,18 @@ namespace {
 
 using text::concat;
 
-/// What a round is for: ranks that call different functions notice it.
+/// The purpose of a round, by which ranks notice that they call different functions.
 constexpr std::uint64_t to_agree = 1;
 constexpr std::uint64_t to_shrink = 2;
 
-/// What a rank says in a round of a shrink.
-constexpr std::uint64_t built = 1;    ///< the communicator of the survivors of the round before is there
+/// What a rank reports in a round of a shrink.
+constexpr std::uint64_t built = 1;    ///< the communicator of the previous round's survivors exists
 constexpr std::uint64_t willing = 2;  ///< its deadline has not passed
 
-/// How long the survivors may take to build their communicator, the first time. Then they try again, with more time.
+/// How long the survivors may take to build their communicator at the first attempt; later attempts get more time.
 constexpr milliseconds building_time(10000);
 
-/// Stops the building of a communicator as soon as it cannot succeed. No other rank is told: the next round tells them.
+/// Stops the building of a communicator as soon as it cannot succeed. Other ranks are told in the next round.
 class BuildingWatchdog final : public calls::Watchdog {
  public:
   BuildingWatchdog(const world::ControlChannel& channel, const std::vector<std::uint32_t>& members,
@@ -77,8 +77,8 @@ Result<world::AgreementOutcome> Communicator::join_agreement(const AgreementTick
     context_.watch().give_diagnosis(error);
     return error;
   }
-  // A loss reaches one rank in its last call and another one a call later: one shrinks while the other agrees. What
-  // agree returns of the loss brings that one to shrink, too.
+  // A loss reaches one rank in its last call and another one a call later: one calls shrink while the other calls
+  // agree. The loss that agree returns makes the other one call shrink, too.
   const bool is_loss = !outcome.decision.excluded.empty();
   if (is_loss || outcome.decision.purposes == purpose) return outcome;
   return Error{Errc::mismatch, "some ranks called amldist_agree and others amldist_shrink: all must call the same"};
@@ -101,8 +101,9 @@ Result<Communicator::Agreed> Communicator::agree(std::uint64_t flags) {
 }
 
 // ---- shrink ----
-/// Round by round: who is left? They build a communicator. Could all of them, and are all still left? The last round's
-/// answer is the same everywhere, and so everybody has the same communicator, or tries again with those who are left.
+/// In rounds: which ranks remain? They build a communicator. Did all of them succeed, and do all still remain? The
+/// answer of the last round is the same everywhere, so that all ranks have the same communicator, or try again with the
+/// remaining ones.
 Result<std::unique_ptr<Communicator>> Communicator::shrink() {
   if (group_depth_ > 0) return Error{Errc::invalid_argument, "shrink inside a group"};
   engine_->drain();
@@ -134,7 +135,7 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink() {
   return out;
 }
 
-/// nullptr: it could not be built.
+/// nullptr if it could not be built.
 std::unique_ptr<Communicator> Communicator::build_survivors(const world::Exclusions& excluded, std::uint64_t round,
                                                             const world::AgreementTicket& ticket, milliseconds limit) {
   std::vector<std::uint32_t> members;
@@ -153,7 +154,7 @@ std::unique_ptr<Communicator> Communicator::build_survivors(const world::Exclusi
   return out->build(call, watchdog) ? std::move(out) : nullptr;
 }
 
-/// What is left of the world is the world from now on.
+/// The remaining ranks are the world from now on.
 void Communicator::hand_over_to(Communicator& heir) {
   heir.recorder_.add(heir.context_.watch(), {}, recorder_.communicator());
   heir.is_world_ = is_world_;

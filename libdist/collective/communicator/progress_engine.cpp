@@ -67,8 +67,8 @@ bool ProgressEngine::is_busy() {
   return !is_idle();
 }
 
-/// Messages of device buffers run when somebody waits for one of them, or for what comes behind them: those that are
-/// submitted together run as one, as across two ranks they cannot wait for each other.
+/// Messages of device buffers run when a thread waits for one of them, or for a later call: those that are submitted
+/// together run as one, because across two ranks they cannot wait for each other.
 bool ProgressEngine::can_run_next() const {
   return !queue_.empty() && (flush_messages_ || !is_message(queue_.back()) || !is_message(queue_.front()));
 }
@@ -103,8 +103,8 @@ void ProgressEngine::progress_once(Lock& lock, int& idle) {
   round_ended_.notify_all();
 }
 
-/// While another thread drives, it may move a message to its end and go on with a collective that waits for what this
-/// thread does next: so this one looks at its request again and again.
+/// While another thread drives, it may finish a message and go on with a collective that waits for what this thread
+/// does next: so this one checks its request repeatedly.
 void ProgressEngine::progress_or_wait(Lock& lock, int& idle, const Request* awaited) {
   if (!is_driven_) return progress_once(lock, idle);
   const auto has_ended = [&] { return !is_driven_ || (awaited != nullptr && awaited->is_done()); };
@@ -134,7 +134,7 @@ void ProgressEngine::run_thread() {
   }
 }
 
-/// A thread that tests leaves the work to the progress thread, where there is one; a thread that waits takes it over.
+/// A thread that tests leaves the work to the progress thread, if there is one; a thread that waits takes it over.
 void ProgressEngine::progress_for(const Request& request, ProgressUntil until) {
   Lock lock(mutex_);
   flush_messages_ = !queue_.empty();

@@ -1,11 +1,11 @@
 // The progress engine of a communicator: the queue of calls that do not block, and the thread that runs them.
 //
-// Two kinds, two ways. Collectives run one after the other, in the order in which they were submitted: that is what
-// ranks agree on. Sends and receives of host buffers make progress on their own (pending_messages.hpp). Sends and
-// receives of device buffers are calls on a stream; those that stand together in the queue run as one.
+// There are two kinds. Collectives run one after the other, in the order in which they were submitted, on which the
+// ranks agree. Sends and receives of host buffers make progress on their own (pending_messages.hpp). Sends and receives
+// of device buffers are calls on a stream; those that are adjacent in the queue run as one.
 //
-// Either the progress thread drives, or a thread that waits for a request does, in its place: that costs no switch of
-// threads, and the processor that the waiting thread has is free.
+// Either the progress thread drives, or a thread that waits for a request does so instead: that costs no switch of
+// threads, and the processor of the waiting thread is free anyway.
 #pragma once
 
 #include <atomic>
@@ -22,10 +22,10 @@
 
 namespace amldist::collective {
 
-/// Which thread runs what was submitted.
+/// The thread that runs what was submitted.
 enum class ProgressBy : std::uint8_t {
-  engine,  ///< the progress thread, until somebody waits
-  waiter,  ///< the thread that waits, which is known to come at once: waking another would gain nothing
+  engine,  ///< the progress thread, until a thread waits
+  waiter,  ///< the waiting thread, which is known to come at once: waking another one would gain nothing
 };
 
 /// One thread of the program at a time submits and waits. The progress thread is started by the first call that needs
@@ -40,13 +40,13 @@ class ProgressEngine {
   ProgressEngine(const ProgressEngine&) = delete;
   ProgressEngine& operator=(const ProgressEngine&) = delete;
 
-  /// Puts calls that were checked into the queue.
+  /// Adds calls that were checked to the queue.
   [[nodiscard]] std::shared_ptr<Request> submit(std::vector<calls::Call> calls, ProgressBy by = ProgressBy::engine);
   /// Begins a send or receive of a host buffer.
   [[nodiscard]] std::shared_ptr<Request> submit_message(const calls::Call& message, ProgressBy by = ProgressBy::engine);
-  /// Whether something was submitted and has not ended. Costs nothing until the first submission.
+  /// Whether anything was submitted and has not ended. Costs nothing until the first submission.
   [[nodiscard]] bool has_work() { return is_used_ && is_busy(); }
-  /// Until everything that was submitted has ended.
+  /// Waits until everything that was submitted has ended.
   void drain();
 
  private:
@@ -60,7 +60,7 @@ class ProgressEngine {
   /// The same, or waits for the thread that drives, at most until `awaited` is done, if there is one.
   void progress_or_wait(Lock& lock, int& idle, const Request* awaited);
   [[nodiscard]] bool is_busy();
-  // With the mutex locked.
+  // Needs the lock.
   [[nodiscard]] bool is_idle() const { return queue_.empty() && !is_driven_ && messages_.is_empty(); }
   [[nodiscard]] bool can_run_next() const;
   [[nodiscard]] bool is_queued(const Request& request) const;
@@ -70,15 +70,15 @@ class ProgressEngine {
   CallRunner& runner_;
   PendingMessages& messages_;
   const bool has_thread_;
-  bool is_used_ = false;  ///< by the program's thread only
+  bool is_used_ = false;  ///< only accessed by the program's thread
 
-  std::mutex mutex_;                            // guards what follows
+  std::mutex mutex_;                            // guards the members below
   std::condition_variable round_ended_;         ///< a round of progress has ended
-  std::condition_variable thread_needed_;       ///< separate: a wakeup takes the processor from whoever else has it
-  std::deque<std::shared_ptr<Request>> queue_;  ///< that have not begun
+  std::condition_variable thread_needed_;       ///< separate, because a wakeup takes the processor from another thread
+  std::deque<std::shared_ptr<Request>> queue_;  ///< requests that have not begun
   bool is_driven_ = false;                      ///< a thread is in progress_once()
   std::atomic<bool> has_waiter_ = false;        ///< a thread that waits for a request drives, not the progress thread
-  bool flush_messages_ = false;                 ///< device messages in the queue are not to wait for more of them
+  bool flush_messages_ = false;                 ///< device messages in the queue must not wait for more of them
   bool is_stopping_ = false;
   std::thread thread_;
 };

@@ -38,7 +38,7 @@ std::uint64_t split_id(std::uint64_t parent, std::uint64_t split, int color) {
 }
 
 std::uint64_t shrink_id(std::uint64_t parent, std::uint64_t round) {
-  return split_id(parent, round, -1);  // no split gives a number to a negative colour
+  return split_id(parent, round, -1);  // split() never uses a negative colour for a number
 }
 
 }  // namespace amldist::collective

@@ -12,7 +12,7 @@ namespace {
 
 using text::concat;
 
-// From cuda.h; the driver's ABI keeps them.
+// From cuda.h; part of the driver's ABI.
 constexpr int attribute_memory_type = 2;
 constexpr int attribute_device_ordinal = 9;
 constexpr unsigned memory_device = 2;

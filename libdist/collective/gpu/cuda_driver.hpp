@@ -35,7 +35,7 @@ struct CudaDriver {
   [[nodiscard]] std::string describe(int error) const;
 };
 
-/// The device that a pointer belongs to; nullopt for host memory and where CUDA was never initialised.
+/// The device that a pointer belongs to; nullopt for host memory and if CUDA was never initialised.
 [[nodiscard]] std::optional<int> device_of(const CudaDriver& driver, const void* pointer) noexcept;
 
 /// Finds the driver once the process has loaded it. Before that no device pointer can exist, so this library never

@@ -15,7 +15,7 @@ using text::concat;
 constexpr int cuda_success = 0;
 constexpr int cuda_not_ready = 600;
 
-/// Waits between two polls: at first only a yield, as most results come within microseconds.
+/// Pauses between two polls: at first only a yield, because most results come within microseconds.
 class Backoff {
  public:
   void wait() {
@@ -27,7 +27,7 @@ class Backoff {
   unsigned polls_ = 0;
 };
 
-/// An element type that NCCL moves, and how many of them: bools, int16 and uint16 travel as bytes.
+/// An element type that NCCL can move, and the number of its elements: bools, int16 and uint16 travel as bytes.
 struct Elements {
   int type;
   std::size_t factor;
@@ -39,7 +39,7 @@ Elements moved_as(calls::DataType type) noexcept {
   return known ? Elements{static_cast<int>(type), 1} : Elements{static_cast<int>(calls::DataType::uint8), 2};
 }
 
-/// NCCL's operator. The or of bools is their maximum, the and their minimum; nullopt: it has none.
+/// NCCL's operator. The or of bools is their maximum, the and their minimum; nullopt if NCCL lacks the operator.
 std::optional<int> operator_of(const calls::Call& call) noexcept {
   const bool is_or =
       call.redop == calls::ReduceOp::sum || call.redop == calls::ReduceOp::max || call.redop == calls::ReduceOp::bor;
@@ -65,7 +65,7 @@ std::string offer_text(const NcclApi& api, const NcclUniqueId* id) {
 struct Offer {
   int version = 0;
   std::string_view id;
-  std::string problem;  ///< not empty: this rank cannot
+  std::string problem;  ///< if not empty: why this rank cannot use NCCL
 };
 
 Offer parse_offer(std::string_view piece) {
@@ -82,7 +82,7 @@ Error error_of_rank(std::size_t rank, std::string_view why) {
   return {Errc::unavailable, concat({"no communicator on GPUs: rank ", std::to_string(rank), ": ", why})};
 }
 
-/// Every rank's piece into rank 0's id, or into the same error on all ranks.
+/// Turns every rank's piece into rank 0's id, or into the same error on all ranks.
 Result<NcclUniqueId> agree(const std::vector<std::string>& pieces) {
   NcclUniqueId id = {};
   const Offer first = parse_offer(pieces.at(0));
@@ -101,9 +101,9 @@ Result<NcclUniqueId> agree(const std::vector<std::string>& pieces) {
   return id;
 }
 
-/// The second round: did NCCL come up everywhere?
+/// The second round: whether NCCL started on all ranks.
 Result<void> confirm(calls::Exchange& exchange, const Result<void>& own, Clock::time_point deadline) {
-  constexpr auto grace = std::chrono::seconds(2);  // those who ran into the deadline are on their way here
+  constexpr auto grace = std::chrono::seconds(2);  // ranks that ran into the deadline are on their way here
   const auto pieces = exchange.gather_all(own ? "+" : concat({"-", own.error().message}), deadline + grace);
   if (!own) return own.error();
   if (!pieces) return pieces.error();
@@ -156,9 +156,9 @@ Result<std::unique_ptr<NcclBackend>> NcclBackend::create(Result<NcclApi> api, co
   std::unique_ptr<NcclBackend> made(
       new NcclBackend(std::move(*api), driver, std::move(*context), exchange.rank(), exchange.size()));
   const auto started = made->start(*agreed, deadline);
-  if (auto all = confirm(exchange, started, deadline); !all) {
+  if (auto status = confirm(exchange, started, deadline); !status) {
     made->give_up();
-    return all.error();
+    return status.error();
   }
   return made;
 }
@@ -183,7 +183,7 @@ NcclBackend::~NcclBackend() {
   }
   if (scratch_ != nullptr) api_.mem_free(scratch_);
   if (comm_ == nullptr) return;
-  // The communicator is idle by contract, so this takes milliseconds; a rank that hangs must not hold up the others.
+  // The communicator is idle by contract, so this takes milliseconds; a rank that hangs must not delay the others.
   const auto deadline = Clock::now() + std::chrono::seconds(5);
   const auto in_time = [deadline]() -> Result<void> {
     if (Clock::now() < deadline) return {};
@@ -202,12 +202,12 @@ void NcclBackend::give_up() noexcept {
 void NcclBackend::abort() noexcept {
   abort_asked_ = true;
   const std::unique_lock lock(in_use_, std::try_to_lock);
-  if (!lock) return;  // whoever holds it sees the flag
+  if (!lock) return;  // the thread that holds it will see the flag
   const DeviceContext::Current current(context_);
   give_up();
 }
 
-/// Ends every use of comm_: after an error, or when another thread has asked for it meanwhile, aborts it.
+/// Ends every use of comm_: aborts it after an error, or if another thread has asked for it meanwhile.
 Result<void> NcclBackend::end(Result<void> result) {
   if (abort_asked_ && result) result = Error{Errc::aborted, "the communicator was aborted"};
   if (!result) give_up();
@@ -231,7 +231,7 @@ Result<void> NcclBackend::settle(int result, std::string_view what, KeepWaiting 
   Backoff backoff;
   while (result == nccl_in_progress) {
     if (abort_asked_) return Error{Errc::aborted, "the communicator was aborted"};
-    if (auto waiting = keep_waiting(); !waiting) return waiting;
+    if (auto status = keep_waiting(); !status) return status;
     backoff.wait();
     if (const int asked = api_.get_async_error(comm_, &result); asked != nccl_success) result = asked;
   }
@@ -243,7 +243,7 @@ Result<void> NcclBackend::settle(int result, std::string_view what, calls::Watch
   return settle(result, what, [&watchdog] { return watchdog.keep_waiting(calls::Watchdog::anyone); });
 }
 
-/// One group around several NCCL calls: the first error wins, and the group is always closed.
+/// One group around several NCCL calls: the first error is kept, and the group is always closed.
 template <typename Enqueue>
 int NcclBackend::grouped(Enqueue enqueue) {
   if (const int result = api_.group_start(); result != nccl_success) return result;
@@ -271,7 +271,7 @@ int NcclBackend::barrier(void* stream) {
                          static_cast<int>(calls::ReduceOp::max), comm_, stream);
 }
 
-/// Operations that NCCL, or this release of it, lacks: as sends and receives of each rank's piece.
+/// Operations that NCCL, or this release of it, lacks, built from sends and receives of each rank's piece.
 int NcclBackend::enqueue_pieces(const calls::Call& call) {
   const auto [type, factor] = moved_as(call.type);
   const bool rooted = call.operation == calls::Operation::gather || call.operation == calls::Operation::scatter;
@@ -305,7 +305,7 @@ int NcclBackend::enqueue_pieces(const calls::Call& call) {
 
 int NcclBackend::enqueue(const calls::Call& call) {
   const auto [type, factor] = moved_as(call.type);
-  const int op = operator_of(call).value_or(0);  // supports() was asked
+  const int op = operator_of(call).value_or(0);  // supports() has checked it
   const std::size_t count = call.count * factor;
   const auto in_pieces = [&] { return grouped([&] { return enqueue_pieces(call); }); };
   switch (call.operation) {
@@ -345,10 +345,10 @@ int NcclBackend::enqueue(const calls::Call& call) {
     case calls::Operation::init:
       break;
   }
-  return nccl_success;  // not a matter of data
+  return nccl_success;  // not an operation on data
 }
 
-/// An allgatherv: each rank's piece from its owner to all.
+/// An allgatherv: each rank broadcasts its piece.
 int NcclBackend::enqueue_broadcasts(const calls::Call& call) {
   const auto [type, factor] = moved_as(call.type);
   int result = nccl_success;
@@ -362,7 +362,7 @@ int NcclBackend::enqueue_broadcasts(const calls::Call& call) {
   return result;
 }
 
-/// A reduce_scatterv: each rank's block from all to its owner.
+/// A reduce_scatterv: each block is reduced to its owner.
 int NcclBackend::enqueue_reduces(const calls::Call& call) {
   const auto [type, factor] = moved_as(call.type);
   int result = nccl_success;
@@ -377,16 +377,16 @@ int NcclBackend::enqueue_reduces(const calls::Call& call) {
 }
 
 Result<void> NcclBackend::run(const calls::Call& call, calls::Watchdog& watchdog) {
-  if (auto supported = supports(call); !supported) return supported;
+  if (auto status = supports(call); !status) return status;
   const std::scoped_lock lock(in_use_);
-  if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was given up before"};
+  if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was aborted before"};
   const DeviceContext::Current current(context_);
   return end(settle(enqueue(call), to_string(call.operation), watchdog));
 }
 
 Result<void> NcclBackend::run_group(std::span<const calls::Call> messages, calls::Watchdog& watchdog) {
   const std::scoped_lock lock(in_use_);
-  if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was given up before"};
+  if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was aborted before"};
   const DeviceContext::Current current(context_);
   const int result = grouped([&] {
     int inside = nccl_success;
@@ -405,9 +405,9 @@ Result<void> NcclBackend::health() {
   return async_error();
 }
 
-/// With in_use_ locked.
+/// Needs in_use_ locked.
 Result<void> NcclBackend::async_error() {
-  if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was given up before"};
+  if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was aborted before"};
   int status = nccl_success;
   if (const int asked = api_.get_async_error(comm_, &status); asked != nccl_success) status = asked;
   if (status == nccl_success || status == nccl_in_progress) return {};
@@ -417,7 +417,7 @@ Result<void> NcclBackend::async_error() {
 Result<bool> NcclBackend::is_complete(void* stream) {
   const std::scoped_lock lock(in_use_);
   const DeviceContext::Current current(context_);
-  if (auto healthy = end(async_error()); !healthy) return healthy.error();
+  if (auto status = end(async_error()); !status) return status.error();
   const int status = driver_->stream_query(stream);
   if (status == cuda_success) return true;
   if (status == cuda_not_ready) return false;
@@ -430,9 +430,9 @@ Result<void> NcclBackend::synchronize(void* stream, calls::Watchdog& watchdog) {
     const auto complete = is_complete(stream);
     if (!complete) return complete.error();
     if (*complete) return {};
-    if (auto waiting = watchdog.keep_waiting(calls::Watchdog::anyone); !waiting) {
+    if (auto status = watchdog.keep_waiting(calls::Watchdog::anyone); !status) {
       abort();
-      return waiting;
+      return status;
     }
     backoff.wait();
   }
@@ -440,7 +440,7 @@ Result<void> NcclBackend::synchronize(void* stream, calls::Watchdog& watchdog) {
 
 Result<void*> NcclBackend::allocate(std::size_t bytes) {
   const std::scoped_lock lock(in_use_);
-  if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was given up before"};
+  if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was aborted before"};
   const DeviceContext::Current current(context_);
   void* memory = nullptr;
   if (const int result = api_.mem_alloc(&memory, bytes); result != nccl_success) {
@@ -449,7 +449,7 @@ Result<void*> NcclBackend::allocate(std::size_t bytes) {
     return error;
   }
   void* handle = nullptr;
-  if (api_.comm_register(comm_, memory, bytes, &handle) != nccl_success) handle = nullptr;  // slower, not wrong
+  if (api_.comm_register(comm_, memory, bytes, &handle) != nccl_success) handle = nullptr;  // slower, but not wrong
   memory_[memory] = {handle};
   return memory;
 }
@@ -468,7 +468,7 @@ Result<void> NcclBackend::release(void* memory) {
 Result<std::unique_ptr<NcclBackend>> NcclBackend::split(int color, int key, int new_rank, int new_size,
                                                         calls::Watchdog& watchdog) {
   const std::scoped_lock lock(in_use_);
-  if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was given up before"};
+  if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was aborted before"};
   auto context = DeviceContext::retain(*driver_, context_.device());
   if (!context) return context.error();
   const DeviceContext::Current current(context_);
@@ -477,7 +477,7 @@ Result<std::unique_ptr<NcclBackend>> NcclBackend::split(int color, int key, int 
   config.split_share = 1;
   NcclApi::Comm made = nullptr;
   const int result = api_.split(comm_, color < 0 ? no_color : color, key, &made, &config);
-  if (auto settled = end(settle(result, "split", watchdog)); !settled) return settled.error();
+  if (auto status = end(settle(result, "split", watchdog)); !status) return status.error();
   if (color < 0) return std::unique_ptr<NcclBackend>();
   std::unique_ptr<NcclBackend> child(new NcclBackend(api_, *driver_, std::move(*context), new_rank, new_size));
   child->comm_ = made;

@@ -1,8 +1,8 @@
-// Collectives on device buffers over NCCL, without ever waiting longer than a deadline.
+// Collectives on device buffers over NCCL that never wait longer than a deadline.
 //
 // NCCL's communicator is non-blocking: every call returns at once, and its result is polled until it is known, the
-// watchdog says stop, or another thread aborts. Every error ends in ncclCommAbort on every rank: that makes the kernels
-// of the surviving ranks return.
+// watchdog stops the call, or another thread aborts. Every error ends in ncclCommAbort on every rank, which makes the
+// kernels of the surviving ranks return.
 #pragma once
 
 #include <atomic>
@@ -20,13 +20,13 @@
 namespace amldist::collective {
 
 /// One thread at a time makes calls, in the order in which all ranks make them; abort() and health() are thread-safe.
-/// Not used again after an error.
+/// Must not be used again after an error.
 class NcclBackend {
  public:
-  /// All ranks of a communicator call it with its first device buffer; collective over `exchange`. Rank 0's
-  /// id travels by it, and what each rank found, so that all ranks fail alike and with a sentence that names the rank
-  /// without NCCL, with another major release, or that did not come up before the deadline. `api` is this rank's own
-  /// result of load_nccl(); `device` the GPU of this rank's buffer; `driver` outlives the back end.
+  /// All ranks of a communicator call it with its first device buffer; collective over `exchange`, which carries rank
+  /// 0's id and what each rank found, so that all ranks fail alike and with a sentence that names the rank without
+  /// NCCL, with another major release, or that did not start before the deadline. `api` is this rank's own result of
+  /// load_nccl(); `device` the GPU of this rank's buffer; `driver` must outlive the back end.
   [[nodiscard]] static Result<std::unique_ptr<NcclBackend>> create(Result<NcclApi> api, const CudaDriver& driver,
                                                                    int device, calls::Exchange& exchange,
                                                                    Clock::time_point deadline);
@@ -38,23 +38,23 @@ class NcclBackend {
   [[nodiscard]] int device() const noexcept { return context_.device(); }
   [[nodiscard]] const DeviceContext& context() const noexcept { return context_; }
 
-  /// Errors: NCCL has no such call. It is refused before it begins.
+  /// Error if NCCL has no such call; it is refused before it begins.
   [[nodiscard]] static Result<void> supports(const calls::Call& call);
 
   [[nodiscard]] Result<void> run(const calls::Call& call, calls::Watchdog& watchdog);
   [[nodiscard]] Result<void> run_group(std::span<const calls::Call> messages, calls::Watchdog& watchdog);
   [[nodiscard]] Result<void> synchronize(void* stream, calls::Watchdog& watchdog);
   [[nodiscard]] Result<bool> is_complete(void* stream);
-  /// Whether NCCL has reported an error since; never waits. Aborts nothing: whoever does makes the stream idle, and has
-  /// to say why before.
+  /// Whether NCCL has reported an error since; never waits and never aborts: aborting makes the stream idle, so the
+  /// reason must be given before.
   [[nodiscard]] Result<void> health();
 
-  /// Device memory that NCCL has registered: transports use it without a copy.
+  /// Device memory registered with NCCL, which transports use without a copy.
   [[nodiscard]] Result<void*> allocate(std::size_t bytes);
   [[nodiscard]] Result<void> release(void* memory);
 
-  /// A communicator of the ranks that gave the same colour, ordered by key; collective. A negative colour: nullptr.
-  /// Shares this one's connections where NCCL can.
+  /// A communicator of the ranks with the same colour, ordered by key; collective. A negative colour: nullptr. Shares
+  /// this one's connections if NCCL can.
   [[nodiscard]] Result<std::unique_ptr<NcclBackend>> split(int color, int key, int new_rank, int new_size,
                                                            calls::Watchdog& watchdog);
 
@@ -86,13 +86,13 @@ class NcclBackend {
   int rank_;
   int size_;
   std::mutex in_use_;                      ///< held while a call works on comm_
-  std::atomic<bool> abort_asked_ = false;  ///< by another thread; whoever holds in_use_ acts on it
+  std::atomic<bool> abort_asked_ = false;  ///< by another thread; the holder of in_use_ acts on it
   NcclApi::Comm comm_ = nullptr;
   void* scratch_ = nullptr;  ///< one byte on the device, for barriers
   struct Registered {
     void* handle;
   };
-  std::map<void*, Registered> memory_;  ///< what allocate() gave
+  std::map<void*, Registered> memory_;  ///< memory of allocate()
 };
 
 }  // namespace amldist::collective

@@ -10,7 +10,7 @@ namespace amldist::collective {
 namespace {
 
 #ifdef __x86_64__
-/// The registers a, b, c and d of a leaf of cpuid; zero where the processor has no such leaf.
+/// The registers a, b, c and d of a leaf of cpuid; zero if the processor lacks the leaf.
 [[maybe_unused]] std::array<unsigned, 4> cpuid(unsigned leaf) noexcept {
   std::array<unsigned, 4> out = {};
   static_cast<void>(__get_cpuid_count(leaf, 0, out.data(), &out[1], &out[2], &out[3]));
@@ -19,7 +19,7 @@ namespace {
 #endif
 
 #ifdef AMLDIST_X86_KERNELS
-/// Conversions of half precision, which not every compiler lets one ask for by name (clang 14).
+/// Conversions of half precision, for which some compilers have no intrinsics by name (clang 14).
 bool has_half_conversions() noexcept {
   constexpr unsigned f16c = 1U << 29;
   return (cpuid(1)[2] & f16c) != 0;
@@ -69,7 +69,7 @@ Reductions::CopyFunction whole_line_copy_or(Reductions::CopyFunction other) noex
   return has_fast_string_copy() ? &copy_whole_lines : other;
 }
 #else
-/// Other processors, and sanitizers, which do not see what inline assembly touches.
+/// For other processors, and for sanitizers, which do not see the memory that inline assembly touches.
 Reductions::CopyFunction whole_line_copy_or(Reductions::CopyFunction other) noexcept { return other; }
 #endif
 

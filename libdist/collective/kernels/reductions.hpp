@@ -38,13 +38,13 @@ struct Fold {
   Store second_store = Store::cached;
 };
 
-/// Whether a second result can be streamed beside a first one that is not: the gradients' sums, since each such loop
-/// makes the library larger.
+/// Whether a second result can be streamed beside a first one that is not: only for gradients' sums, because each such
+/// loop makes the library larger.
 [[nodiscard]] constexpr bool can_stream_second(calls::DataType type, calls::ReduceOp op) noexcept {
   return type == calls::DataType::float32 && op == calls::ReduceOp::sum;
 }
 
-/// The best that this processor and the build have, and at most `highest`.
+/// The best set of this processor and this build, at most `highest`.
 [[nodiscard]] InstructionSet best_instruction_set(InstructionSet highest = InstructionSet::avx512) noexcept;
 
 /// The kernels of one instruction set. A stateless value.

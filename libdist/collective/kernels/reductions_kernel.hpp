@@ -293,7 +293,7 @@ inline void fold_vectors(const Fold& work, std::size_t at) {
     for (std::size_t b = 0; b < blocks; ++b) sums[b] = combined<Lane, op>(sums[b], Lane::read(source + b * lanes));
   }
   auto* dst = static_cast<Stored*>(work.dst) + at;
-  auto* second = static_cast<Stored*>(work.second);  // null where there is one result
+  auto* second = static_cast<Stored*>(work.second);  // null if there is only one result
   for (std::size_t b = 0; b < blocks; ++b) {
     if constexpr (op == calls::ReduceOp::avg)
       sums[b] = divided_vector<typename Lane::Arithmetic>(sums[b], work.divisor);
@@ -307,8 +307,8 @@ inline void fold_vectors(const Fold& work, std::size_t at) {
   }
 }
 
-// What is not a whole number of unrolled vectors. These two are compiled once for each type and operator and called by
-// all variants below: inlined there, they were two thirds of the build of this file.
+// The rest after the whole unrolled vectors. These two are compiled once for each type and operator and called by all
+// variants below: inlined there, they were two thirds of the build time of this file.
 template <typename Lane, calls::ReduceOp op>
 [[gnu::noinline]] void fold_ones(const Fold& work, std::size_t from, std::size_t to) {
   for (std::size_t i = from; i < to; ++i) fold_one<Lane, op>(work, i);
@@ -394,7 +394,7 @@ template <typename Lane, calls::ReduceOp op>
 void fold(const Fold& work) {
   using Stored = typename Lane::Stored;
   using Kind = typename Lane::Arithmetic;
-  if constexpr (op == calls::ReduceOp::avg && is_integer<Kind>) {  // dividing takes longer than any way to store
+  if constexpr (op == calls::ReduceOp::avg && is_integer<Kind>) {  // dividing takes longer than any way of storing
     fold_rest<Lane, op>(work, 0);
     return;
   }
@@ -441,7 +441,7 @@ void copy_bytes(void* dst, const void* src, std::size_t bytes, Store store) {
   fence_streaming();
 }
 
-// Bits are combined as bytes, whatever they are the bits of: one function for each operator.
+// Bits are combined as bytes, whatever their type: one function for each operator.
 template <calls::ReduceOp op, std::size_t bytes>
 void fold_bits(const Fold& work) {
   Fold wide = work;
@@ -458,7 +458,7 @@ void fold_bits(const Fold& work) {
       &fold<Lane, calls::ReduceOp::min>, &fold<Lane, calls::ReduceOp::avg>
 #define AMLDIST_INTEGER(Ring, Lane) AMLDIST_OPS(Ring, Lane), AMLDIST_BITS(sizeof(Lane::Stored))
 #define AMLDIST_REAL(Lane) AMLDIST_OPS(Lane, Lane), nullptr, nullptr, nullptr
-// Indexed by DataType and ReduceOp; null where can_combine() says no. A sum of bools is their or, a product their and.
+// Indexed by DataType and ReduceOp; null if can_combine() is false. A sum of bools is their or, a product their and.
 constexpr Reductions::FoldFunction fold_table[calls::data_types * calls::reduce_ops] = {
     AMLDIST_INTEGER(Native<std::uint8_t>, Native<std::int8_t>),
     AMLDIST_INTEGER(Native<std::uint8_t>, Native<std::uint8_t>),

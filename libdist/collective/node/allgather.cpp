@@ -11,14 +11,14 @@ namespace amldist::collective {
 Result<void> NodeCollectives::allgather_fetched(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                                 std::size_t unit) {
   const std::uint32_t own = slot_channel_.rank();
-  if (auto shown = show(send, nullptr); !shown) return shown;
+  if (auto status = show(send, nullptr); !status) return status;
   const Store store = store_for(longest_of(blocks, slot_channel_.size()) * unit * slot_channel_.size());
   copy(block_of(recv, blocks, own, unit), send, blocks.count(own) * unit, store);
   for (std::uint32_t k = 1; k < slot_channel_.size(); ++k) {
     const std::uint32_t r = (own + k) % slot_channel_.size();
-    if (auto came = slot_channel_.await(r); !came) return came;
+    if (auto status = slot_channel_.await(r); !status) return status;
     std::byte* const to = block_of(recv, blocks, r, unit);
-    if (auto got = fetch(r, to, offer_of(r, 0).send, blocks.count(r) * unit); !got) return got;
+    if (auto status = fetch(r, to, offer_of(r, 0).send, blocks.count(r) * unit); !status) return status;
   }
   return finish_reading();
 }
@@ -27,10 +27,10 @@ Result<void> NodeCollectives::allgather_short(const std::byte* send, std::byte* 
                                               std::size_t unit) {
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
-  if (auto begun = slot_channel_.begin_short(); !begun) return begun;
+  if (auto status = slot_channel_.begin_short(); !status) return status;
   publish_short(longest, [&](std::byte* place) { copy_for_others(place, send, blocks.count(own) * unit); });
   copy(block_of(recv, blocks, own, unit), send, blocks.count(own) * unit);
-  if (auto came = slot_channel_.await_all_places(longest); !came) return came;
+  if (auto status = slot_channel_.await_all_places(longest); !status) return status;
   for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {
     if (r != own) copy(block_of(recv, blocks, r, unit), slot_channel_.place_of(r, longest), blocks.count(r) * unit);
   }
@@ -41,7 +41,7 @@ Result<void> NodeCollectives::allgather(const std::byte* send, std::byte* recv, 
                                         std::size_t unit) {
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
   if (longest <= SlotChannel::short_data) return allgather_short(send, recv, blocks, unit);
-  if (auto known = tune_staging(longest); !known) return known;
+  if (auto status = tune_staging(longest); !status) return status;
   return run_faster_variant(tuning::SingleCopy::allgather, longest * slot_channel_.size(), [&](bool fetches) {
     return fetches ? allgather_fetched(send, recv, blocks, unit) : allgather_staged(send, recv, blocks, unit);
   });
@@ -64,7 +64,7 @@ Result<void> NodeCollectives::allgather_staged(const std::byte* send, std::byte*
         copy_piece(block_of(recv, blocks, own, unit), send, blocks.count(own) * unit, i, piece, store);
         for (std::uint32_t k = 1; k < slot_channel_.size(); ++k) {
           const std::uint32_t r = (own + k) % slot_channel_.size();
-          if (auto came = slot_channel_.await(r, back); !came) return came;
+          if (auto status = slot_channel_.await(r, back); !status) return status;
           const std::size_t part = part_of(blocks.count(r) * unit, i, piece);
           if (part == 0) continue;
           copy(block_of(recv, blocks, r, unit) + i * piece, slot_channel_.slot_of(r, back), part, store);

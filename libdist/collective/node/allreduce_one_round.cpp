@@ -14,12 +14,12 @@
 namespace amldist::collective {
 
 Result<void> NodeCollectives::reduce_at_once(const calls::Reduction& what, int root) {
-  const bool is_short = root != everybody && what.count * size_of(what.type) <= SlotChannel::short_data;
-  if (auto begun = is_short ? slot_channel_.begin_short() : slot_channel_.begin(); !begun) return begun;
+  const bool is_short = root != all_ranks && what.count * size_of(what.type) <= SlotChannel::short_data;
+  if (auto status = is_short ? slot_channel_.begin_short() : slot_channel_.begin(); !status) return status;
   publish(what);
-  if (root == everybody) return finish_allreduce(what);
+  if (root == all_ranks) return finish_allreduce(what);
   if (static_cast<std::uint32_t>(root) != slot_channel_.rank()) return {};
-  if (auto came = await_stream_of_all(); !came) return came;
+  if (auto status = await_stream_of_all(); !status) return status;
   fold_shown(what);
   return {};
 }
@@ -27,7 +27,7 @@ Result<void> NodeCollectives::reduce_at_once(const calls::Reduction& what, int r
 Result<void> NodeCollectives::await_stream_of_all() {
   for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {
     if (r == slot_channel_.rank()) continue;
-    if (auto came = slot_channel_.await_stream(r); !came) return came;
+    if (auto status = slot_channel_.await_stream(r); !status) return status;
   }
   return {};
 }
@@ -51,7 +51,7 @@ void NodeCollectives::publish(const calls::Reduction& what) {
 Result<void> NodeCollectives::finish_allreduce(const calls::Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   slot_channel_.delay_polling(bytes);
-  if (auto came = slot_channel_.await_all_places(bytes); !came) return came;
+  if (auto status = slot_channel_.await_all_places(bytes); !status) return status;
   fold_shown(what);
   return {};
 }

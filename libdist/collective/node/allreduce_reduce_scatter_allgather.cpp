@@ -68,7 +68,7 @@ class NodeCollectives::Sliced {
     const Slices cut = slices(i);
     for (std::uint32_t k = 1; receives_ && k < slot_channel_.size(); ++k) {
       const std::uint32_t r = (slot_channel_.rank() + k) % slot_channel_.size();
-      if (auto came = slot_channel_.await(r, back); !came) return came;
+      if (auto status = slot_channel_.await(r, back); !status) return status;
       owner_.copy(what_.recv + (i * piece_ + cut.begin(r)) * unit_, slot_channel_.slot_of(r, back) + piece_ * unit_,
                   cut.size(r) * unit_, store_);
     }
@@ -90,15 +90,15 @@ class NodeCollectives::Sliced {
 };
 
 Result<NodeCollectives::Agreement> NodeCollectives::allreduce_sliced(const calls::Reduction& what, int root) {
-  const Sliced work(*this, what, root == everybody || static_cast<std::uint32_t>(root) == slot_channel_.rank());
-  if (auto begun = slot_channel_.begin(); !begun) return begun.error();
+  const Sliced work(*this, what, root == all_ranks || static_cast<std::uint32_t>(root) == slot_channel_.rank());
+  if (auto status = slot_channel_.begin(); !status) return status.error();
   std::memcpy(slot_channel_.own_line(), &offer_, sizeof offer_);
   work.stage(0);
   slot_channel_.publish();
   const std::size_t pieces = work.pieces();
   for (std::size_t i = 0; i < pieces; ++i) {
-    if (auto begun = slot_channel_.begin(); !begun) return begun.error();
-    if (auto came = slot_channel_.await_all(1); !came) return came.error();
+    if (auto status = slot_channel_.begin(); !status) return status.error();
+    if (auto status = slot_channel_.await_all(1); !status) return status.error();
     if (i == 0 && agreement(1) == Agreement::mixed) {
       slot_channel_.publish();
       return Agreement::mixed;
@@ -106,11 +106,11 @@ Result<NodeCollectives::Agreement> NodeCollectives::allreduce_sliced(const calls
     work.fold(i);
     if (i + 1 < pieces) work.stage(i + 1);
     if (i > 0) {
-      if (auto taken = work.take_results(i - 1, 1); !taken) return taken.error();
+      if (auto status = work.take_results(i - 1, 1); !status) return status.error();
     }
     slot_channel_.publish();
   }
-  if (auto taken = work.take_results(pieces - 1, 0); !taken) return taken.error();
+  if (auto status = work.take_results(pieces - 1, 0); !status) return status.error();
   return Agreement::of_private;
 }
 

@@ -13,12 +13,12 @@ namespace amldist::collective {
 Result<NodeCollectives::Agreement> NodeCollectives::allreduce_whole(const calls::Reduction& what, int root) {
   const std::size_t unit = size_of(what.type);
   const bool is_root = root == static_cast<int>(slot_channel_.rank());
-  const bool folds = root == everybody || is_root;
-  const std::size_t piece = (root == everybody ? piece_of_whole() : one_way_piece(what.count * unit)) / unit;
+  const bool folds = root == all_ranks || is_root;
+  const std::size_t piece = (root == all_ranks ? piece_of_whole() : one_way_piece(what.count * unit)) / unit;
   const Store store = what.send == what.recv ? Store::cached : store_for(what.count * unit);
   const auto part = [&](std::size_t i) { return std::min(piece, what.count - i * piece); };
   bool mixed = false;
-  slot_channel_.use_slots(part(0) * unit, (root == everybody ? 2 : 1) * what.count * unit);
+  slot_channel_.use_slots(part(0) * unit, (root == all_ranks ? 2 : 1) * what.count * unit);
   auto done = pipeline(
       (what.count + piece - 1) / piece,
       [&](std::size_t i) {
@@ -27,7 +27,7 @@ Result<NodeCollectives::Agreement> NodeCollectives::allreduce_whole(const calls:
       },
       [&](std::size_t i, std::uint32_t back) -> Result<bool> {
         if (!folds) return true;
-        if (auto came = slot_channel_.await_all(back); !came) return came.error();
+        if (auto status = slot_channel_.await_all(back); !status) return status.error();
         if (i == 0) mixed = agreement(back) == Agreement::mixed;
         if (mixed) return false;
         for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {

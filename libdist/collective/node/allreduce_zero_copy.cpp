@@ -11,9 +11,9 @@
 
 namespace amldist::collective {
 
-/// A rank whose buffers are in its arena says so and copies nothing. If all ranks do, they work directly on the
-/// buffers. If only some do, all start again as with private buffers, after the rounds that the ranks with
-/// private ones have published by then.
+/// A rank whose buffers are in its arena announces it and copies nothing. If all ranks do, they work directly on the
+/// buffers. If only some do, all start again as with private buffers, after the rounds that the ranks with private ones
+/// have published by then.
 Result<void> NodeCollectives::allreduce_large(const calls::Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   using Access = Arenas::Access;
@@ -23,17 +23,17 @@ Result<void> NodeCollectives::allreduce_large(const calls::Reduction& what) {
   const auto recv = !send || in_place ? send : arenas_->offset_of(what.recv, bytes, Access::written);
   if (!recv) return allreduce_packed(what);
   offer({Mode::direct, *send, *recv});
-  if (auto begun = slot_channel_.begin(); !begun) return begun;
+  if (auto status = slot_channel_.begin(); !status) return status;
   const auto [begin, end] = own_slice(what, slot_channel_);
   pack(what, 0, begin);
   pack(what, end, bytes);
   std::memcpy(slot_channel_.own_line(), &offer_, sizeof offer_);
   slot_channel_.publish();
-  if (auto came = slot_channel_.await_all(); !came) return came;
+  if (auto status = slot_channel_.await_all(); !status) return status;
   if (agreement(0) == Agreement::direct) return allreduce_direct(what);
   const bool one_round = fetches_ || (folds_whole(bytes) && bytes <= piece_of_whole());
   if (!one_round) {
-    if (auto begun = slot_channel_.begin(); !begun) return begun;
+    if (auto status = slot_channel_.begin(); !status) return status;
     slot_channel_.publish();
   }
   return allreduce_packed(what);
@@ -53,9 +53,9 @@ Result<void> NodeCollectives::allreduce_direct(const calls::Reduction& what) {
   if (what.segments == nullptr) fold_direct(what, {begin, end - begin, what.recv + begin});
   else
     for_segments(what.segments, begin, end, [&](const calls::BufferSegment& segment) { fold_direct(what, segment); });
-  if (auto begun = slot_channel_.begin(); !begun) return begun;
+  if (auto status = slot_channel_.begin(); !status) return status;
   slot_channel_.publish();
-  if (auto came = slot_channel_.await_all(); !came) return came;
+  if (auto status = slot_channel_.await_all(); !status) return status;
   unpack(what, 0, begin);
   unpack(what, end, bytes);
   return {};

@@ -1,4 +1,4 @@
-// All-to-all: every rank publishes its blocks in its slot, each rank copies what is for it; pipelined in pieces. Short
+// All-to-all: every rank publishes its blocks in its slot, each rank copies those for it; pipelined in pieces. Short
 // equal blocks take a round without a slot.
 #include <algorithm>
 #include <cstring>
@@ -8,9 +8,9 @@
 
 namespace amldist::collective {
 
-/// The longest message, in elements. Equal blocks are equal on all ranks: the signature covers them. Of listed ones
-/// only the two ranks of a pair know how much they exchange: a first round agrees on the longest, and each rank checks
-/// that it gets what it expects.
+/// The longest message, in elements. Equal blocks are equal on all ranks: the signature covers them. For explicit
+/// blocks only the two ranks of a pair know how much they exchange: a first round agrees on the longest, and each rank
+/// checks that it gets what it expects.
 Result<std::uint64_t> NodeCollectives::agree_on_longest(const calls::Blocks& send_blocks,
                                                         const calls::Blocks& recv_blocks) {
   if (send_blocks.are_equal() && recv_blocks.are_equal()) return send_blocks.count(0);
@@ -19,14 +19,14 @@ Result<std::uint64_t> NodeCollectives::agree_on_longest(const calls::Blocks& sen
   constexpr std::uint64_t most = SIZE_MAX / 2 / sizeof(std::uint64_t);  // elements that any memory can have
   std::uint64_t longest = longest_of(send_blocks, ranks);
   slot_channel_.use_slots(slot_channel_.slot_bytes(), SIZE_MAX);
-  if (auto begun = slot_channel_.begin(); !begun) return begun.error();
+  if (auto status = slot_channel_.begin(); !status) return status.error();
   std::memcpy(slot_channel_.own_line(), &longest, sizeof longest);
   for (std::uint32_t r = 0; send_blocks.are_listed() && r < ranks; ++r) {
     const std::uint64_t given = send_blocks.count(r);
     std::memcpy(slot_channel_.own_slot() + r * sizeof given, &given, sizeof given);
   }
   slot_channel_.publish();
-  if (auto came = slot_channel_.await_all(); !came) return came.error();
+  if (auto status = slot_channel_.await_all(); !status) return status.error();
   for (std::uint32_t r = 0; r < ranks; ++r) {
     std::uint64_t theirs = 0;
     std::memcpy(&theirs, slot_channel_.line_of(r), sizeof theirs);
@@ -39,7 +39,7 @@ Result<std::uint64_t> NodeCollectives::agree_on_longest(const calls::Blocks& sen
   return longest;
 }
 
-/// Of a first round with addresses.
+/// For a first round with addresses.
 bool NodeCollectives::is_anyone_in_place() {
   for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {
     const Offer theirs = offer_of(r, 0);
@@ -56,7 +56,7 @@ Result<void> NodeCollectives::alltoall_fetched(const std::byte* send, std::byte*
   copy(recv + own * bytes, send + own * bytes, bytes, store_for(bytes * ranks));
   for (std::uint32_t k = 1; k < ranks; ++k) {
     const std::uint32_t r = (own + k) % ranks;
-    if (auto got = fetch(r, recv + r * bytes, offer_of(r, 0).send + own * bytes, bytes); !got) return got;
+    if (auto status = fetch(r, recv + r * bytes, offer_of(r, 0).send + own * bytes, bytes); !status) return status;
   }
   return finish_reading();
 }
@@ -65,14 +65,14 @@ Result<void> NodeCollectives::alltoall_short(const std::byte* send, std::byte* r
   const std::uint32_t own = slot_channel_.rank();
   const std::uint32_t ranks = slot_channel_.size();
   const std::size_t all = bytes * (ranks - 1);
-  if (auto begun = slot_channel_.begin_short(); !begun) return begun;
+  if (auto status = slot_channel_.begin_short(); !status) return status;
   publish_short(all, [&](std::byte* place) {
     for (std::uint32_t r = 0; r < ranks; ++r) {
       if (r != own) copy_for_others(place + part_for(r, own) * bytes, send + r * bytes, bytes);
     }
   });
   copy(recv + own * bytes, send + own * bytes, bytes);
-  if (auto came = slot_channel_.await_all_places(all); !came) return came;
+  if (auto status = slot_channel_.await_all_places(all); !status) return status;
   for (std::uint32_t r = 0; r < ranks; ++r) {
     if (r != own) copy(recv + r * bytes, slot_channel_.place_of(r, all) + part_for(own, r) * bytes, bytes);
   }
@@ -88,8 +88,8 @@ Result<void> NodeCollectives::alltoall(const std::byte* send, const calls::Block
   return run_faster_variant(tuning::SingleCopy::alltoall, bytes * slot_channel_.size(),
                             [&](bool fetches) -> Result<void> {
                               if (!fetches) return staged();
-                              if (auto shown = show(send, recv); !shown) return shown;
-                              if (auto came = slot_channel_.await_all(); !came) return came;
+                              if (auto status = show(send, recv); !status) return status;
+                              if (auto status = slot_channel_.await_all(); !status) return status;
                               // A rank that works in place would overwrite what others have yet to fetch.
                               return is_anyone_in_place() ? staged() : alltoall_fetched(send, recv, bytes);
                             });
@@ -118,7 +118,7 @@ Result<void> NodeCollectives::alltoall_staged(const std::byte* send, const calls
                    send_blocks.count(own) * unit, i, piece, store);
         for (std::uint32_t k = 1; k < ranks; ++k) {
           const std::uint32_t r = (own + k) % ranks;
-          if (auto came = slot_channel_.await(r, back); !came) return came;
+          if (auto status = slot_channel_.await(r, back); !status) return status;
           const std::size_t part = part_of(recv_blocks.count(r) * unit, i, piece);
           if (part == 0) continue;
           copy(block_of(recv, recv_blocks, r, unit) + i * piece,

@@ -4,7 +4,7 @@
 namespace amldist::collective {
 
 Result<void> NodeCollectives::barrier() {
-  if (auto begun = slot_channel_.begin(); !begun) return begun;
+  if (auto status = slot_channel_.begin(); !status) return status;
   slot_channel_.publish();
   return slot_channel_.await_all();
 }

@@ -1,5 +1,5 @@
 // Broadcast: the root publishes pieces in its slot, the other ranks copy them; pipelined. A short one is a round
-// without a slot. Of two ranks the one may also fetch a long one from the other.
+// without a slot. With two ranks, the other one may also fetch a long one from the root.
 #include <algorithm>
 
 #include "collective/node/node_pipeline.hpp"
@@ -8,20 +8,20 @@
 namespace amldist::collective {
 
 Result<void> NodeCollectives::broadcast_short(std::byte* buffer, std::size_t bytes, std::uint32_t root) {
-  if (auto begun = slot_channel_.begin_short(); !begun) return begun;
+  if (auto status = slot_channel_.begin_short(); !status) return status;
   if (slot_channel_.rank() == root) {
     publish_short(bytes, [&](std::byte* place) { copy_for_others(place, buffer, bytes); });
     return {};
   }
   slot_channel_.publish();
-  if (auto came = slot_channel_.await_stream(root); !came) return came;
+  if (auto status = slot_channel_.await_stream(root); !status) return status;
   copy(buffer, slot_channel_.place_of(root, bytes), bytes);
   return {};
 }
 
 Result<void> NodeCollectives::broadcast(std::byte* buffer, std::size_t bytes, std::uint32_t root) {
   if (bytes <= SlotChannel::short_data) return broadcast_short(buffer, bytes, root);
-  if (auto known = tune_staging(bytes); !known) return known;
+  if (auto status = tune_staging(bytes); !status) return status;
   return run_faster_variant(tuning::SingleCopy::broadcast, bytes, [&](bool fetches) {
     return fetches ? broadcast_fetched(buffer, bytes, root) : broadcast_staged(buffer, bytes, root);
   });
@@ -29,10 +29,10 @@ Result<void> NodeCollectives::broadcast(std::byte* buffer, std::size_t bytes, st
 
 /// In a single copy: every other rank fetches from the root.
 Result<void> NodeCollectives::broadcast_fetched(std::byte* buffer, std::size_t bytes, std::uint32_t root) {
-  if (auto shown = show(buffer, nullptr); !shown) return shown;
+  if (auto status = show(buffer, nullptr); !status) return status;
   if (slot_channel_.rank() == root) return finish_reading();
-  if (auto came = slot_channel_.await(root); !came) return came;
-  if (auto got = fetch(root, buffer, offer_of(root, 0).send, bytes); !got) return got;
+  if (auto status = slot_channel_.await(root); !status) return status;
+  if (auto status = fetch(root, buffer, offer_of(root, 0).send, bytes); !status) return status;
   return finish_reading(root);
 }
 
@@ -48,7 +48,7 @@ Result<void> NodeCollectives::broadcast_staged(std::byte* buffer, std::size_t by
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
         if (sends) return {};
-        if (auto came = slot_channel_.await(root, back); !came) return came;
+        if (auto status = slot_channel_.await(root, back); !status) return status;
         copy(buffer + i * piece, slot_channel_.slot_of(root, back), part_of(bytes, i, piece), store);
         return {};
       });

@@ -10,7 +10,7 @@ Result<void> NodeCollectives::gather_short(const std::byte* send, std::byte* rec
                                            std::size_t unit, std::uint32_t root) {
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
-  if (auto begun = slot_channel_.begin_short(); !begun) return begun;
+  if (auto status = slot_channel_.begin_short(); !status) return status;
   if (own != root) {
     publish_short(longest, [&](std::byte* place) { copy_for_others(place, send, blocks.count(own) * unit); });
     return {};
@@ -19,7 +19,7 @@ Result<void> NodeCollectives::gather_short(const std::byte* send, std::byte* rec
   copy(recv + blocks.offset(own) * unit, send, blocks.count(own) * unit);
   for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {
     if (r == own) continue;
-    if (auto came = slot_channel_.await_stream(r); !came) return came;
+    if (auto status = slot_channel_.await_stream(r); !status) return status;
     copy(recv + blocks.offset(r) * unit, slot_channel_.place_of(r, longest), blocks.count(r) * unit);
   }
   return {};
@@ -45,7 +45,7 @@ Result<void> NodeCollectives::gather(const std::byte* send, std::byte* recv, con
         copy_piece(block_of(recv, blocks, own, unit), send, blocks.count(own) * unit, i, piece, store);
         for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {
           if (r == own) continue;
-          if (auto came = slot_channel_.await(r, back); !came) return came;
+          if (auto status = slot_channel_.await(r, back); !status) return status;
           copy(recv + blocks.offset(r) * unit + i * piece, slot_channel_.slot_of(r, back),
                part_of(blocks.count(r) * unit, i, piece), store);
         }

@@ -1,4 +1,4 @@
-// What the collectives of a node share, and the choice of the algorithm (tuning/algorithm_choice.hpp).
+// The parts that the collectives of a node share, and the choice of the algorithm (tuning/algorithm_choice.hpp).
 #include "collective/node/node_collectives.hpp"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ std::size_t NodeCollectives::use_slots_by_rank(std::size_t longest, std::size_t 
 Result<void> NodeCollectives::allreduce(const calls::Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   if (bytes < tuning::one_round_below) return allreduce_packed(what);
-  if (auto known = tune_staging(bytes); !known) return known;
+  if (auto status = tune_staging(bytes); !status) return status;
   return run_faster_variant(tuning::SingleCopy::allreduce, bytes, [&](bool fetches) {
     fetches_ = fetches;
     return allreduce_large(what);
@@ -57,7 +57,7 @@ Result<void> NodeCollectives::allreduce(const calls::Reduction& what) {
 }
 
 Result<void> NodeCollectives::reduce(const calls::Reduction& what, std::uint32_t root) {
-  if (auto known = tune_staging(what.count * size_of(what.type)); !known) return known;
+  if (auto status = tune_staging(what.count * size_of(what.type)); !status) return status;
   return reduce_any(what, static_cast<int>(root));
 }
 
@@ -72,7 +72,7 @@ bool NodeCollectives::folds_whole(std::size_t bytes) const noexcept {
   return tuning::is_whole_faster(bytes, slot_channel_.size(), tuned_.slices);
 }
 
-/// Bytes per piece where every rank folds all data. Oversubscribed ranks wait as seldom as they can.
+/// Bytes per piece if every rank folds all data. Oversubscribed ranks wait as seldom as they can.
 std::size_t NodeCollectives::piece_of_whole() const noexcept {
   return slot_channel_.is_oversubscribed() ? slot_channel_.slot_bytes() : tuning::node_piece;
 }
@@ -81,8 +81,8 @@ Result<void> NodeCollectives::reduce_private(const calls::Reduction& what, int r
   offer({Mode::staged, 0, 0});
   const std::size_t bytes = what.count * size_of(what.type);
   const auto reduce_once = [&] {
-    if (root == everybody && fetches_) return allreduce_single_copy(what);
-    return folds_whole(bytes) || (root != everybody && slot_channel_.size() == 2) ? allreduce_whole(what, root)
+    if (root == all_ranks && fetches_) return allreduce_single_copy(what);
+    return folds_whole(bytes) || (root != all_ranks && slot_channel_.size() == 2) ? allreduce_whole(what, root)
                                                                                   : allreduce_sliced(what, root);
   };
   auto agreed = reduce_once();
@@ -94,7 +94,7 @@ Result<void> NodeCollectives::reduce_private(const calls::Reduction& what, int r
 Result<void> NodeCollectives::allreduce_packed(const calls::Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   pack(what, 0, bytes);
-  auto done = reduce_any(what, everybody);
+  auto done = reduce_any(what, all_ranks);
   if (done) unpack(what, 0, bytes);
   return done;
 }

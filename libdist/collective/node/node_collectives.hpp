@@ -19,7 +19,7 @@
 
 namespace amldist::collective {
 
-/// What is fastest on this machine, with the processors that the ranks have now.
+/// The fastest way on this machine, with the processors that the ranks have now.
 struct NodeTuning {
   bool fetches = false;  ///< long messages are fetched (single copy) instead of staged
   bool slices = false;   ///< staged all-reduces of two ranks are faster in slices than whole, already from 16 KiB on
@@ -34,16 +34,15 @@ class NodeCollectives {
  public:
   using Index = std::uint32_t;  ///< of a rank
 
-  /// `arenas` may be nullptr: then every buffer is private. So may `peers`: then private buffers are staged. Both are
-  /// there on all ranks of the node, or on none.
-  /// `given`: nullopt: what depends on the machine is measured when it matters.
+  /// `arenas` may be nullptr: then every buffer is private. So may `peers`: then private buffers are staged. All ranks
+  /// of the node must pass them, or all nullptr.
   NodeCollectives(SlotChannel& rounds, const Reductions& kernels, const Arenas* arenas, const PeerMemory* peers,
                   std::optional<NodeTuning> given = std::nullopt);
 
   [[nodiscard]] Result<void> barrier();
   [[nodiscard]] Result<void> allreduce(const calls::Reduction& what);
-  /// The first half of an all-reduce: publishes this rank's buffer, where that takes no waiting and is all that the
-  /// others need of it; whether it did. finish_allreduce() is then the second half, in place of allreduce().
+  /// The first half of an all-reduce: publishes this rank's buffer if that needs no waiting and the others need nothing
+  /// else from it; returns whether it did. finish_allreduce() is then the second half, instead of allreduce().
   [[nodiscard]] bool start_allreduce(const calls::Reduction& what);
   [[nodiscard]] Result<void> finish_allreduce(const calls::Reduction& what);
   /// `recv` counts on the root only.
@@ -90,14 +89,14 @@ class NodeCollectives {
   [[nodiscard]] Result<Agreement> allreduce_sliced(const calls::Reduction& what, int root);
   [[nodiscard]] Result<void> reduce_private(const calls::Reduction& what, int root);
   // ---- short messages: one round without a slot ----
-  /// Publishes what `fill(place)` puts into this rank's place for `bytes`.
+  /// Publishes what `fill(place)` writes into this rank's place for `bytes`.
   template <typename Fill>
   void publish_short(std::size_t bytes, Fill fill) noexcept {
     fill(slot_channel_.own_place(bytes));
     slot_channel_.publish();
     if (bytes <= SlotChannel::line_data) slot_channel_.prefetch_next_line();
   }
-  /// Whether blocks of at most so many bytes for every other rank are short together.
+  /// Whether blocks of at most this many bytes for every other rank are short together.
   [[nodiscard]] bool is_short_for_each(std::size_t bytes) const noexcept {
     return bytes <= SlotChannel::short_data && bytes * (slot_channel_.size() - 1) <= SlotChannel::short_data;
   }
@@ -115,17 +114,17 @@ class NodeCollectives {
   [[nodiscard]] Result<void> reduce_any(const calls::Reduction& what, int root);
   // ---- trials ----
   static constexpr std::size_t most_ways = 4;
-  using Times = std::array<std::uint64_t, most_ways>;  ///< of each way; UINT64_MAX: it was not tried
+  using Times = std::array<std::uint64_t, most_ways>;  ///< of each way; UINT64_MAX: not tried
   static_assert(sizeof(Times) <= SlotChannel::line_data);
-  /// The way whose slowest rank is fastest, or the present one if that is not slower by more than a twentieth. `own`:
-  /// what this rank has measured. The same on all ranks.
+  /// The way whose slowest rank is fastest; the present way unless it is slower by more than a twentieth. `own`: this
+  /// rank's measurements. The same on all ranks.
   [[nodiscard]] Result<std::size_t> fastest_way(const Times& own, std::size_t present);
   // ---- single copy ----
-  /// Two ways for the long calls of a collective of a class of sizes, and what the last trial found.
+  /// The two ways for long calls of a collective in a class of sizes, and the result of the last trial.
   struct LongCalls {
     std::uint64_t begun = 0;
     bool fetches = false;
-    Times least = {};  ///< picoseconds a byte: staged, fetched
+    Times least = {};  ///< picoseconds per byte: staged, fetched
   };
   /// A call of a collective that could be fetched: `work(bool fetches)`. `bytes`: of a rank's larger buffer; equal on
   /// all ranks.
@@ -137,7 +136,7 @@ class NodeCollectives {
            bytes >= tuning::single_copy_from(what, ranks);
   }
   // ---- staging ----
-  /// Before a call of so many bytes, equal on all ranks: tries the ways of staging, if the choice matters, for the
+  /// Before a call of this many bytes, equal on all ranks: tries the ways of staging, if the choice matters, for the
   /// first and every tuning::staging_trial_every-th of those.
   [[nodiscard]] Result<void> tune_staging(std::size_t bytes);
   [[nodiscard]] Result<void> try_stagings();
@@ -165,7 +164,7 @@ class NodeCollectives {
   [[nodiscard]] Result<void> alltoall_fetched(const std::byte* send, std::byte* recv, std::size_t bytes);
   [[nodiscard]] bool is_anyone_in_place();
   /// Begins and publishes a round with the addresses of this rank's buffers, and in its slot the offset of each rank's
-  /// block in `send`, if the ranks may have different ones.
+  /// block in `send`, if ranks may have different ones.
   [[nodiscard]] Result<void> show(const void* send, const void* recv, const calls::Blocks* blocks = nullptr);
   /// Waits until all ranks have fetched what they need from this one; or only `owner` waits.
   [[nodiscard]] Result<void> finish_reading();
@@ -183,18 +182,18 @@ class NodeCollectives {
   void copy(void* to, const void* from, std::size_t bytes, Store store = Store::cached) const {
     if (bytes != 0 && to != from) kernels_.copy(to, from, bytes, store);
   }
-  /// Copies what piece `i` has of a block of `bytes`; an empty block may be null.
+  /// Copies the part of a block of `bytes` that belongs to piece `i`; an empty block may be null.
   void copy_piece(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t i, std::size_t piece,
                   Store store) const;
   /// Copies to the own staging buffer or other memory that another rank has in its cache.
   void copy_for_others(void* to, const void* from, std::size_t bytes) const {
     copy(to, from, bytes, tuned_.for_others);
   }
-  /// A slot has a part for each other rank: the bytes of one, a multiple of a cache line, where blocks have at most
+  /// A slot has a part for each other rank: the bytes of one, a multiple of a cache line, for blocks of at most
   /// `longest` bytes; `buffers` as in SlotChannel::use_slots(). All ranks must give the same.
   [[nodiscard]] std::size_t use_slots_by_rank(std::size_t longest, std::size_t buffers,
                                               SlotChannel::Flow flow = SlotChannel::Flow::both_ways) noexcept;
-  /// Which part of a rank's slot is for `reader`.
+  /// The part of a rank's slot that is for `reader`.
   [[nodiscard]] std::size_t part_for(std::uint32_t reader, std::uint32_t writer) const noexcept {
     return (reader > writer ? reader : reader + slot_channel_.size()) - writer - 1;
   }
@@ -217,9 +216,9 @@ class NodeCollectives {
   std::vector<std::byte*> results_;
   const bool is_given_;
   NodeTuning tuned_;
-  bool fetches_ = false;  ///< the present all-reduce
+  bool fetches_ = false;  ///< for the present all-reduce
   std::array<std::array<LongCalls, tuning::single_copy_classes>, tuning::single_copy_collectives> long_calls_;
-  std::uint64_t staged_calls_ = 0;  ///< of which it matters how data is staged
+  std::uint64_t staged_calls_ = 0;  ///< calls for which the way of staging matters
   std::vector<Offer> offers_;       ///< of a single copy, by rank
   Offer offer_ = {};
 };

@@ -1,4 +1,4 @@
-// The pipeline of most node collectives. Internal to this room.
+// The pipeline of most node collectives. Internal to this folder.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ template <typename Stage, typename Consume>
 Result<void> NodeCollectives::pipeline(std::size_t pieces, Stage stage, Consume consume) {
   for (std::size_t staged = 0, i = 0; i < pieces; ++i) {
     while (staged < pieces && staged < i + 2) {  // one piece ahead
-      if (auto begun = slot_channel_.begin(); !begun) return begun;
+      if (auto status = slot_channel_.begin(); !status) return status;
       stage(staged);
       slot_channel_.publish();
       ++staged;

@@ -1,4 +1,4 @@
-// How a message is divided among the ranks of a node. Internal to the reductions of this room.
+// How a message is divided among the ranks of a node. Internal to the reductions of this folder.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace amldist::collective {
 
-inline constexpr int everybody = -1;  ///< instead of a root: all ranks get the result
+inline constexpr int all_ranks = -1;  ///< instead of a root: all ranks get the result
 inline constexpr std::size_t cache_line = 64;
 
 /// The slices of one piece, one per rank: as equal as whole cache lines allow.

@@ -17,8 +17,8 @@ Result<void> NodeCollectives::reduce_scatter_fetched(const calls::Reduction& wha
   const std::size_t step = tuning::single_copy_step(slot_channel_.size());
   const std::size_t begin = blocks.offset(own) * unit;
   const std::size_t block = blocks.count(own) * unit;
-  if (auto shown = show(what.send, nullptr, &blocks); !shown) return shown;
-  if (auto came = slot_channel_.await_all(); !came) return came;
+  if (auto status = show(what.send, nullptr, &blocks); !status) return status;
+  if (auto status = slot_channel_.await_all(); !status) return status;
   for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {
     std::uint64_t offset = 0;
     std::memcpy(&offset, slot_channel_.slot_of(r) + own * sizeof offset, sizeof offset);
@@ -26,8 +26,8 @@ Result<void> NodeCollectives::reduce_scatter_fetched(const calls::Reduction& wha
     offers_[r].send += offset * unit;
   }
   for (std::size_t done = 0; done < block; done += step) {
-    if (auto folded = fold_step(what, what.recv + done, begin + done, done, std::min(step, block - done)); !folded)
-      return folded;
+    if (auto status = fold_step(what, what.recv + done, begin + done, done, std::min(step, block - done)); !status)
+      return status;
   }
   return finish_reading();
 }
@@ -36,7 +36,7 @@ Result<void> NodeCollectives::reduce_scatter(const calls::Reduction& what, const
   const std::size_t unit = size_of(what.type);
   const std::size_t longest = longest_of(blocks, slot_channel_.size());
   const std::size_t all = longest * slot_channel_.size() * unit;
-  if (auto known = tune_staging(all); !known) return known;
+  if (auto status = tune_staging(all); !status) return status;
   return run_faster_variant(tuning::SingleCopy::reduce_scatter, all, [&](bool fetches) {
     return fetches ? reduce_scatter_fetched(what, blocks) : reduce_scatter_staged(what, blocks);
   });
@@ -62,7 +62,7 @@ Result<void> NodeCollectives::reduce_scatter_staged(const calls::Reduction& what
         }
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
-        if (auto came = slot_channel_.await_all(back); !came) return came;
+        if (auto status = slot_channel_.await_all(back); !status) return status;
         for (std::uint32_t r = 0; r < ranks; ++r) {
           sources_[r] = r == own ? what.send + (blocks.offset(own) + i * piece) * unit
                                  : slot_channel_.slot_of(r, back) + part_for(own, r) * piece * unit;

@@ -11,15 +11,15 @@ namespace amldist::collective {
 Result<void> NodeCollectives::scatter_fetched(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                               std::size_t unit, std::uint32_t root) {
   const std::uint32_t own = slot_channel_.rank();
-  if (auto shown = show(send, nullptr); !shown) return shown;
+  if (auto status = show(send, nullptr); !status) return status;
   if (own == root) {
     const std::size_t bytes = blocks.count(own) * unit;
     copy(recv, send + blocks.offset(own) * unit, bytes, store_for(bytes));
     return finish_reading();
   }
-  if (auto came = slot_channel_.await(root); !came) return came;
+  if (auto status = slot_channel_.await(root); !status) return status;
   const std::uint64_t from = offer_of(root, 0).send + blocks.offset(own) * unit;
-  if (auto got = fetch(root, recv, from, blocks.count(own) * unit); !got) return got;
+  if (auto status = fetch(root, recv, from, blocks.count(own) * unit); !status) return status;
   return finish_reading(root);
 }
 
@@ -29,10 +29,10 @@ Result<void> NodeCollectives::scatter_short(const std::byte* send, std::byte* re
   const std::uint32_t ranks = slot_channel_.size();
   const std::size_t longest = longest_of(blocks, ranks) * unit;
   const std::size_t all = longest * (ranks - 1);
-  if (auto begun = slot_channel_.begin_short(); !begun) return begun;
+  if (auto status = slot_channel_.begin_short(); !status) return status;
   if (own != root) {
     slot_channel_.publish();
-    if (auto came = slot_channel_.await_stream(root); !came) return came;
+    if (auto status = slot_channel_.await_stream(root); !status) return status;
     copy(recv, slot_channel_.place_of(root, all) + part_for(own, root) * longest, blocks.count(own) * unit);
     return {};
   }
@@ -77,7 +77,7 @@ Result<void> NodeCollectives::scatter_staged(const std::byte* send, std::byte* r
           copy_piece(recv, block_of(send, blocks, own, unit), blocks.count(own) * unit, i, piece, store);
           return {};
         }
-        if (auto came = slot_channel_.await(root, back); !came) return came;
+        if (auto status = slot_channel_.await(root, back); !status) return status;
         const std::size_t part = part_of(blocks.count(own) * unit, i, piece);
         if (part == 0) return {};
         copy(recv + i * piece, slot_channel_.slot_of(root, back) + part_for(own, root) * piece, part, store);

@@ -1,5 +1,5 @@
-// What the single-copy algorithms share: a round in which addresses are shown, data that is fetched from the process
-// that has it, and a round that tells that nobody reads any more.
+// The parts that the single-copy algorithms share: a round in which ranks show addresses, the fetching of data from the
+// other process, and a round after which no rank reads any more.
 #include <cstring>
 
 #include "collective/node/node_collectives.hpp"
@@ -8,7 +8,7 @@ namespace amldist::collective {
 
 Result<void> NodeCollectives::show(const void* send, const void* recv, const calls::Blocks* blocks) {
   slot_channel_.use_slots(slot_channel_.slot_bytes(), SIZE_MAX);
-  if (auto begun = slot_channel_.begin(); !begun) return begun;
+  if (auto status = slot_channel_.begin(); !status) return status;
   for (std::uint32_t r = 0; blocks != nullptr && r < slot_channel_.size(); ++r) {
     const std::uint64_t offset = blocks->offset(r);
     std::memcpy(slot_channel_.own_slot() + r * sizeof offset, &offset, sizeof offset);
@@ -20,14 +20,14 @@ Result<void> NodeCollectives::show(const void* send, const void* recv, const cal
 }
 
 Result<void> NodeCollectives::finish_reading() {
-  if (auto begun = slot_channel_.begin(); !begun) return begun;
+  if (auto status = slot_channel_.begin(); !status) return status;
   slot_channel_.publish();
   return slot_channel_.await_all();
 }
 
 Result<void> NodeCollectives::finish_reading(std::uint32_t owner) {
   if (slot_channel_.rank() == owner) return finish_reading();
-  if (auto begun = slot_channel_.begin(); !begun) return begun;
+  if (auto status = slot_channel_.begin(); !status) return status;
   slot_channel_.publish();
   return {};
 }

@@ -1,9 +1,10 @@
-// Whether long messages are staged or fetched: the ranks find out with the program's own calls. Internal to this room.
+// Whether long messages are staged or fetched: the ranks measure it with the program's own calls. Internal to this
+// folder.
 //
 // It depends on the processors, on the kernel, and on where the ranks run: fetching a 4 MiB all-reduce took 0.8 of the
 // time of staging it on a Xeon, 1.3 on an EPYC whose ranks share a cache, and 2.2 on one whose ranks do not. The first
-// calls are made in both ways in turn, each after a barrier, and all ranks take the way whose slowest rank is faster.
-// Some hundred calls later they try again, since a virtual machine's processors move while a program runs.
+// calls are made in both ways in turn, each after a barrier, and all ranks choose the way whose slowest rank is faster.
+// Some hundred calls later they try again, because a virtual machine's processors move while a program runs.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +28,7 @@ Result<void> NodeCollectives::run_faster_variant(tuning::SingleCopy what, std::s
   if (turn >= tuning::single_copy_tried) return work(calls.fetches);
   if (turn == 0) calls.least.fill(UINT64_MAX);
   const bool fetches = turn % 2 == 1;
-  if (auto met = barrier(); !met) return met;
+  if (auto status = barrier(); !status) return status;
   const auto before = Clock::now();
   auto done = work(fetches);
   const auto took = static_cast<std::uint64_t>(std::chrono::nanoseconds(Clock::now() - before).count());

@@ -1,9 +1,9 @@
-// Which way of staging is fastest: string instructions or streaming stores for what other ranks read next, and for two
-// ranks whole data or slices of it.
+// Which way of staging is fastest: string instructions or streaming stores for data that other ranks read next, and for
+// two ranks whole data or slices of it.
 //
 // It depends on the processor, and on where the ranks' processors are: with a common last-level cache streaming stores
 // take twice as long as string instructions, without one half as long (decision 30). So the ranks measure. A trial
-// makes all-reduces of its own, and all ranks take the way whose slowest rank is fastest. The next trial follows some
+// makes all-reduces of its own, and all ranks choose the way whose slowest rank is fastest. The next trial follows some
 // thousand calls later, because a virtual machine's processors move while a program runs.
 #include <algorithm>
 #include <array>
@@ -68,10 +68,10 @@ Result<void> NodeCollectives::try_stagings() {
 }
 
 Result<std::size_t> NodeCollectives::fastest_way(const Times& own, std::size_t present) {
-  if (auto begun = slot_channel_.begin(); !begun) return begun.error();
+  if (auto status = slot_channel_.begin(); !status) return status.error();
   std::memcpy(slot_channel_.own_line(), &own, sizeof own);
   slot_channel_.publish();
-  if (auto came = slot_channel_.await_all(); !came) return came.error();
+  if (auto status = slot_channel_.await_all(); !status) return status.error();
   Times slowest = {};
   for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {
     Times theirs = {};
@@ -85,11 +85,11 @@ Result<std::size_t> NodeCollectives::fastest_way(const Times& own, std::size_t p
 
 /// Nanoseconds of one all-reduce that all ranks begin together.
 Result<std::uint64_t> NodeCollectives::time_staging(const calls::Reduction& trial) {
-  if (auto met = barrier(); !met) return met.error();
+  if (auto status = barrier(); !status) return status.error();
   offer({Mode::staged, 0, 0});
   const auto before = Clock::now();
   const auto done =
-      folds_whole(tuning::staging_trial_bytes) ? allreduce_whole(trial, everybody) : allreduce_sliced(trial, everybody);
+      folds_whole(tuning::staging_trial_bytes) ? allreduce_whole(trial, all_ranks) : allreduce_sliced(trial, all_ranks);
   if (!done) return done.error();
   return static_cast<std::uint64_t>(std::chrono::nanoseconds(Clock::now() - before).count());
 }

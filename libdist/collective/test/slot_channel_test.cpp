@@ -154,7 +154,7 @@ class Relay {
       return channel.begin();
     }
     if (!channel.try_begin()) {
-      if (auto begun = channel.begin(); !begun) return begun;
+      if (auto status = channel.begin(); !status) return status;
     }
     if (bytes > SlotChannel::short_data) channel.use_slots(bytes, bytes);
     return {};

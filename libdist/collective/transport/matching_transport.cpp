@@ -8,7 +8,7 @@
 namespace amldist::collective {
 namespace {
 
-/// Of all heads: no message of a user has it for long enough to matter, as heads and data take turns.
+/// The tag of all heads: no message of a user has it for long enough to matter, because heads and data take turns.
 constexpr std::uint32_t head_signature = 0x68656164;
 
 template <typename Head>
@@ -42,7 +42,7 @@ Result<void> MatchingTransport::send(const Message& message, std::size_t& left, 
   return posted ? tagged_->post(message, Direction::send, sending.left, watchdog) : posted;
 }
 
-/// What has come already is taken in progress().
+/// Messages that have arrived already are taken in progress().
 void MatchingTransport::receive(const Message& message, std::size_t& left) {
   Wanted& wanted = wanted_.emplace_back();
   wanted.message = message;
@@ -74,7 +74,7 @@ Result<bool> MatchingTransport::progress(calls::Watchdog& watchdog) {
 Result<bool> MatchingTransport::progress_tagged(calls::Watchdog& watchdog) {
   const auto early = take_early(watchdog);
   if (!early) return early.error();
-  if (auto asked = ask_for_heads(watchdog); !asked) return asked.error();
+  if (auto status = ask_for_heads(watchdog); !status) return status.error();
   const auto any = tagged_->progress(watchdog);
   if (!any) return any.error();
   bool moved = *early || *any;
@@ -86,7 +86,7 @@ Result<bool> MatchingTransport::progress_tagged(calls::Watchdog& watchdog) {
   return end_sends() || moved;
 }
 
-/// From every rank of which something is wanted that has not come.
+/// Receives from every rank from which a wanted message has not arrived.
 Result<void> MatchingTransport::ask_for_heads(calls::Watchdog& watchdog) {
   for (const Wanted& wanted : wanted_) {
     if (!wanted.is_free()) continue;
@@ -98,20 +98,20 @@ Result<void> MatchingTransport::ask_for_heads(calls::Watchdog& watchdog) {
       if (peer.state != Peer::State::idle) continue;
       peer.state = Peer::State::head;
       const Message head = message_of(static_cast<int>(rank), peer.head);
-      if (auto posted = tagged_->post(head, Direction::receive, peer.left, watchdog); !posted) return posted;
+      if (auto status = tagged_->post(head, Direction::receive, peer.left, watchdog); !status) return status;
     }
   }
   return {};
 }
 
-/// What of a rank has come meanwhile.
+/// Takes what has arrived from a rank meanwhile.
 Result<bool> MatchingTransport::take(int rank, Peer& peer, calls::Watchdog& watchdog) {
   if (peer.state == Peer::State::idle || peer.left != 0) return false;
   if (peer.state == Peer::State::data) {
     end_data(rank, peer);
     return true;
   }
-  if (auto begun = begin_data(rank, peer, watchdog); !begun) return begun.error();
+  if (auto status = begin_data(rank, peer, watchdog); !status) return status.error();
   return true;
 }
 
@@ -144,7 +144,7 @@ void MatchingTransport::end_data(int rank, Peer& peer) {
   std::exchange(peer.early, nullptr)->is_whole = true;
 }
 
-/// Receives whose messages were there before them.
+/// Receives whose messages arrived before them.
 Result<bool> MatchingTransport::take_early(calls::Watchdog& watchdog) {
   bool any = false;
   for (auto each = wanted_.begin(); each != wanted_.end();) {
@@ -177,11 +177,11 @@ bool MatchingTransport::end_sends() {
 
 Result<void> MatchingTransport::keep_waiting(calls::Watchdog& watchdog) {
   if (!has_tagged()) return plain_->keep_waiting(watchdog);
-  if (auto going_on = watchdog.keep_waiting(awaited()); !going_on) return going_on;
+  if (auto status = watchdog.keep_waiting(awaited()); !status) return status;
   return has_plain_ ? plain_->keep_waiting(watchdog) : tagged_->keep_waiting(watchdog);
 }
 
-/// With messages of both kinds under way neither transport may sleep until one of its own comes.
+/// If messages of both kinds are under way, neither transport may sleep until one of its own arrives.
 bool MatchingTransport::rest(int idle) {
   constexpr int yields = 256;
   if (!has_tagged()) return plain_->rest(idle);

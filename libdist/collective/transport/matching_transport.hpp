@@ -1,9 +1,9 @@
-// Adds messages with tags to a transport that has none.
+// Adds messages with tags to a transport that does not support them.
 //
-// Tagged messages take connections and rings of their own, which are made when the first one is posted: messages
-// without a tag cost nothing more. Each is sent as a head, which says tag, signature and length, and the data. The
-// receiver takes the heads of one peer in their order: data for which a receive waits goes where that wants it, and
-// other data into a buffer until somebody wants it. So messages of other tags never hold one up, and neither does their
+// Tagged messages have connections and rings of their own, which are made when the first one is posted: messages
+// without a tag cost nothing more. Each is sent as a head, which contains tag, signature and length, and the data. The
+// receiver takes the heads of one peer in their order: data for which a receive waits goes to its buffer, and other
+// data into a temporary buffer until it is wanted. So messages with other tags never delay one, and neither does their
 // receiver.
 #pragma once
 
@@ -21,7 +21,7 @@ class MatchingTransport final : public Transport {
  public:
   using Make = std::function<std::unique_ptr<Transport>()>;
   /// `make` makes the transport for tagged messages of `ranks` ranks, whose order of posting it keeps for each pair.
-  /// `forget` forgets, at the end, what other ranks have begun with that transport where this one has not made it.
+  /// `forget` discards, at the end, what other ranks have begun with that transport if this one has not made it.
   MatchingTransport(std::unique_ptr<Transport> plain, std::size_t ranks, Make make, std::function<void()> forget)
       : plain_(std::move(plain)), make_(std::move(make)), forget_(std::move(forget)), peers_(ranks) {}
   ~MatchingTransport() override {
@@ -53,7 +53,7 @@ class MatchingTransport final : public Transport {
     std::size_t left = 0;
     std::size_t* of_caller = nullptr;
   };
-  /// A message that came before its receive.
+  /// A message that arrived before its receive.
   struct Early {
     int peer = 0;
     Head head;
@@ -72,11 +72,11 @@ class MatchingTransport final : public Transport {
              static_cast<std::uint64_t>(message.tag) == tag;
     }
   };
-  /// What comes from one rank.
+  /// What arrives from one rank.
   struct Peer {
     enum class State : std::uint8_t { idle, head, data };
     State state = State::idle;
-    std::size_t left = 0;  ///< of what is under way
+    std::size_t left = 0;  ///< of the message under way
     Head head;
     Wanted* wanted = nullptr;  ///< whose data is under way; nullptr: that of `early`
     Early* early = nullptr;
@@ -97,13 +97,13 @@ class MatchingTransport final : public Transport {
   std::unique_ptr<Transport> plain_;
   Make make_;
   std::function<void()> forget_;
-  std::unique_ptr<Transport> tagged_;                ///< nullptr: not needed yet
+  std::unique_ptr<Transport> tagged_;                ///< nullptr until it is needed
   std::atomic<Transport*> tagged_of_all_ = nullptr;  ///< the same, for interrupt()
   std::vector<Peer> peers_;
   std::list<Sending> sendings_;
   std::list<Wanted> wanted_;  ///< oldest first
   std::list<Early> early_;    ///< oldest first
-  bool has_plain_ = false;    ///< the other transport has something under way
+  bool has_plain_ = false;    ///< the other transport has messages under way
 };
 
 }  // namespace amldist::collective

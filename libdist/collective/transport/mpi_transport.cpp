@@ -86,7 +86,7 @@ Result<void> MpiTransport::post(const Message& message, Direction direction, std
   std::size_t at = 0;
   if (!is_receive || !peer.owes_head) {
     if (!is_first_of_call(peer, message, is_receive)) return post_bare(message, is_receive, left, at, watchdog);
-    if (auto posted = post_signed(peer, message, is_receive, left, watchdog); !posted) return posted;
+    if (auto status = post_signed(peer, message, is_receive, left, watchdog); !status) return status;
     at = copied_of(message);
     if (at == message.bytes) return {};
   }
@@ -102,7 +102,7 @@ Result<void> MpiTransport::post_bare(const Message& message, bool is_receive, st
   do {  // an empty message too, because its length must match
     Piece& piece = next_piece(message, is_receive, left);
     piece.bytes = std::min(piece_, message.bytes - at);
-    if (auto posted = begin(piece, message.data + at, piece.bytes, watchdog); !posted) return posted;
+    if (auto status = begin(piece, message.data + at, piece.bytes, watchdog); !status) return status;
     at += piece_;
   } while (at < message.bytes);
   return {};
@@ -134,13 +134,13 @@ Result<bool> MpiTransport::progress(calls::Watchdog& watchdog) {
     if (error != 0) return watchdog.lost(pieces_[at].peer, session_.error_text(error));
     for (const auto& outcome : std::span(outcomes).first(static_cast<std::size_t>(done))) {
       Piece& piece = pieces_[at + static_cast<std::size_t>(outcome.index)];
-      if (auto finished = finish(piece, outcome, watchdog); !finished) return finished.error();
+      if (auto status = finish(piece, outcome, watchdog); !status) return status.error();
     }
     any = any || done != 0;
   }
   if (any) forget_finished();
   if (!held_.empty()) {
-    if (auto released = release(watchdog); !released) return released.error();
+    if (auto status = release(watchdog); !status) return status.error();
   }
   return any || is_sent;
 }
@@ -152,7 +152,7 @@ Result<void> MpiTransport::finish(Piece& piece, const amldist_mpi_outcome& outco
   if (outcome.error != 0) return watchdog.lost(piece.peer, session_.error_text(outcome.error));
   if (piece.is_receive) {
     const int came = session_.functions().bytes_of(&outcome);
-    if (auto accepted = accept(piece, static_cast<std::size_t>(came), watchdog); !accepted) return accepted;
+    if (auto status = accept(piece, static_cast<std::size_t>(came), watchdog); !status) return status;
   }
   --*piece.left;
   return {};
@@ -198,8 +198,8 @@ int MpiTransport::awaited() const noexcept {
   return pieces.empty() ? calls::Watchdog::anyone : pieces.front().peer;
 }
 
-/// With a processor per rank it spins briefly; otherwise it yields at once. After a long wait it naps, since a message
-/// may be posted long before the peer posts its counterpart.
+/// With a processor per rank it spins briefly; otherwise it yields at once. After a long wait it sleeps for short
+/// times, because a message may be posted long before the peer posts its counterpart.
 bool MpiTransport::rest(int idle) {
   constexpr int spins = 50;
   constexpr int yields = 20000;

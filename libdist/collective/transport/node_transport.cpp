@@ -16,7 +16,7 @@ namespace {
 
 /// Part size: the other end continues while this one copies the next part.
 constexpr std::size_t together = 16UL << 10;
-/// Of a message that is fetched, at once: other messages and the watchdog get their turn between two.
+/// Bytes of a fetched message that are copied at once: other messages and the watchdog get their turn in between.
 constexpr std::size_t fetched_at_once = 1UL << 20;
 constexpr std::string_view damaged = "the ring in shared memory is damaged";
 
@@ -177,7 +177,7 @@ void NodeTransport::end_timing(const Progress& receive) {
                                            fits && !receive.is_offered ? 2 * took : took);
 }
 
-/// In a single copy.
+/// Receives in a single copy.
 Result<bool> NodeTransport::fetch(Progress& receive, calls::Watchdog& watchdog) {
   RingReader& ring = neighbours_[receive.neighbour].from;
   const std::size_t bytes = std::min(receive.remaining(), fetched_at_once);
@@ -198,7 +198,7 @@ Error NodeTransport::why_not_fetched(const Progress& receive, std::size_t bytes,
   return bad_buffer_of(receive.message.peer, host_, bytes, error.message);
 }
 
-/// From the ring.
+/// Receives from the ring.
 Result<bool> NodeTransport::stream(Progress& receive, calls::Watchdog& watchdog) {
   RingReader& ring = neighbours_[receive.neighbour].from;
   std::size_t moved = 0;
@@ -238,21 +238,21 @@ int NodeTransport::awaited() const noexcept {
 
 /// A socket reports the death of its peer; a ring does not. So the watchdog is asked about each peer.
 Result<void> NodeTransport::keep_waiting(calls::Watchdog& watchdog) {
-  if (auto going_on = watchdog.keep_waiting(awaited()); !going_on) return going_on;
+  if (auto status = watchdog.keep_waiting(awaited()); !status) return status;
   for (const auto* list : {&receives_, &sends_}) {
     ++pass_;
     // NOLINTNEXTLINE(modernize-loop-convert): the watchdog may post messages, which makes the list longer
     for (std::size_t i = 0; i < list->size(); ++i) {
       const Progress& each = (*list)[i];
       if (std::exchange(neighbours_[each.neighbour].busy, pass_) == pass_) continue;
-      if (auto going_on = watchdog.keep_waiting(each.message.peer); !going_on) return going_on;
+      if (auto status = watchdog.keep_waiting(each.message.peer); !status) return status;
     }
   }
   return {};
 }
 
-/// With a processor per rank it polls for a few microseconds, then yields, and after a long wait naps. No process needs
-/// to be woken, so sending stays cheap. Messages from other nodes wait until the nap ends.
+/// With a processor per rank it polls for a few microseconds, then yields, and after a long wait sleeps for short
+/// times. No process needs to be woken, so sending stays cheap. Messages from other nodes wait until the sleep ends.
 bool NodeTransport::rest(int idle) {
   constexpr int spins = 256;
   constexpr auto patience = std::chrono::microseconds(500);
@@ -274,7 +274,7 @@ bool NodeTransport::rest(int idle) {
   return true;
 }
 
-/// The nap is a small part of the time waited so far, so that it adds little to it.
+/// The sleep is a small part of the time waited so far, so that it adds little to it.
 void NodeTransport::nap(Clock::duration waited) {
   constexpr auto longest = std::chrono::nanoseconds(std::chrono::milliseconds(2));
   const auto length = std::min<std::chrono::nanoseconds>(waited / 16, longest);

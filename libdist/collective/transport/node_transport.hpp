@@ -1,7 +1,7 @@
 // Messages between the ranks of one node through shared memory; another transport carries those to other nodes. There
 // is one ring for each ordered pair of ranks, in memory of the communicator. A message is preceded by its signature and
-// length. A long message streams through the ring, or the reader fetches it from the process that has it, in a single
-// copy, where the kernel allows that.
+// length. A long message streams through the ring, or the reader fetches it from the other process in a single copy, if
+// the kernel allows that.
 #pragma once
 
 #include <memory>
@@ -23,8 +23,7 @@ class NodeTransport final : public Transport {
   [[nodiscard]] static std::size_t memory_bytes(std::uint32_t ranks) noexcept;
   /// `memory` must be zeroed, aligned to a cache line, and outlive this object. The ranks of `place` are in ascending
   /// order.
-  /// `peers`: where the ranks may read each other's memory, on all of them or on none; else null. It must outlive this
-  /// object.
+  /// `peers`: if the ranks may read each other's memory (all of them or none); else null. It must outlive this object.
   NodeTransport(std::unique_ptr<Transport> others, std::byte* memory, const NodeGroup& place, bool oversubscribed,
                 const PeerMemory* peers = nullptr);
 
@@ -41,9 +40,8 @@ class NodeTransport final : public Transport {
   void give_up() noexcept override;
 
  private:
-  /// The word with the signature, and the length. Data that does not fit behind them begins with a cache line of its
-  /// own: copying it to another place within one takes twice as long.
-  /// Where data is fetched, its address is behind them.
+  /// The word with the signature, and the length. Data that does not fit after them begins on a cache line of its own:
+  /// copying it to another place within one takes twice as long. If data is fetched, its address follows them.
   [[nodiscard]] static constexpr std::size_t header_bytes(std::size_t data) noexcept {
     constexpr std::size_t words = RingEnd::word_bytes + sizeof(std::uint64_t);
     return words + data <= MessageRing::line ? words : MessageRing::line;
@@ -54,8 +52,8 @@ class NodeTransport final : public Transport {
     std::size_t neighbour = 0;     ///< index of the peer on the node
     std::size_t done = 0;          ///< bytes of header and data
     bool is_offered = false;       ///< the receiver fetches it
-    std::uint64_t from = 0;        ///< of a receive that is fetched: address in the peer's process
-    Clock::time_point begun = {};  ///< of a receive: when its header came, if it is timed
+    std::uint64_t from = 0;        ///< for a receive that is fetched: address in the peer's process
+    Clock::time_point begun = {};  ///< for a receive: when its header came, if it is timed
     [[nodiscard]] std::size_t header() const noexcept { return header_bytes(message.bytes); }
     [[nodiscard]] std::size_t remaining() const noexcept { return header() + message.bytes - done; }
     /// The part of the data that is among the next `bytes` bytes of header and data.
@@ -73,7 +71,7 @@ class NodeTransport final : public Transport {
     return peers_ != nullptr && message.bytes >= tuning::message_fetched_from;
   }
   [[nodiscard]] Result<bool> offer(Progress& send, calls::Watchdog& watchdog);
-  /// Takes the header of what arrives, and compares it with what is expected.
+  /// Takes the header of an arriving message, and compares it with what is expected.
   [[nodiscard]] Result<bool> take_header(Progress& receive, calls::Watchdog& watchdog);
   void end_timing(const Progress& receive);
   [[nodiscard]] Result<bool> fetch(Progress& receive, calls::Watchdog& watchdog);
@@ -98,7 +96,7 @@ class NodeTransport final : public Transport {
   std::vector<Progress> sends_;
   std::vector<Progress> receives_;
   std::uint64_t pass_ = 0;
-  bool others_are_idle_ = true;  ///< the other transport has nothing under way
+  bool others_are_idle_ = true;  ///< the other transport has no messages under way
   bool is_new_ = false;          ///< a message was posted since the last rest()
   Clock::time_point idle_since_;
 };

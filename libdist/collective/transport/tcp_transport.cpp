@@ -185,7 +185,7 @@ Result<bool> TcpTransport::pull(Progress& receive, calls::Watchdog& watchdog) {
 
 /// Between ranks that wait for each other a message arrives sooner than a sleeper wakes up, so first it yields: with
 /// its own processor the rank polls again at once, otherwise another rank runs. After polling in vain for long, or if
-/// the processor did not come back for long, it sleeps: a process that is woken runs before those that only compute.
+/// the processor did not come back for long, it sleeps: a woken process runs before those that only compute.
 bool TcpTransport::rest(int idle) {
   constexpr auto patience = std::chrono::microseconds(100);
   const auto now = Clock::now();
@@ -202,7 +202,7 @@ bool TcpTransport::sleep() {
     for (const Progress& each : list) {
       const int socket = connections_[static_cast<std::size_t>(each.message.peer)].get();
       if (socket >= 0) wanted.push_back({socket, event, 0});
-      else milliseconds = 1;  // no event tells that the peer has made the connection
+      else milliseconds = 1;  // no event reports that the peer has made the connection
     }
   };
   add(sends_, POLLOUT);

@@ -52,7 +52,7 @@ class TcpTransport final : public Transport {
     world::MessageCodes of_received;
   };
   [[nodiscard]] Codes& codes_with(int peer);
-  /// What is left of a message, at most three pieces.
+  /// The rest of a message, in at most three pieces.
   [[nodiscard]] static std::size_t parts_left(Progress& each, iovec* parts) noexcept;
 
   /// Whether the connection exists. The side that does not initiate it may have to wait.
@@ -70,7 +70,7 @@ class TcpTransport final : public Transport {
   FileDescriptor interrupted_;
   std::vector<FileDescriptor> connections_;  // by rank
   std::vector<std::optional<Codes>> codes_;  // by rank
-  const std::size_t code_bytes_;             // behind a message
+  const std::size_t code_bytes_;             // appended to a message
   std::vector<Progress> sends_;
   std::vector<Progress> receives_;
   std::vector<std::uint64_t> busy_;  // by rank: the last pass of advance() in which a message of this pair was served

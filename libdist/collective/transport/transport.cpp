@@ -8,11 +8,11 @@ Result<void> Transport::run(std::span<const Message> sends, std::span<const Mess
   lefts_.clear();
   if (received != nullptr) lefts_.resize(receives.size());
   for (const Message& message : sends) {
-    if (auto posted = post(message, Direction::send, left, watchdog); !posted) return posted;
+    if (auto status = post(message, Direction::send, left, watchdog); !status) return status;
   }
   for (std::size_t i = 0; i < receives.size(); ++i) {
     std::size_t& own = received != nullptr ? lefts_[i] : left;
-    if (auto posted = post(receives[i], Direction::receive, own, watchdog); !posted) return posted;
+    if (auto status = post(receives[i], Direction::receive, own, watchdog); !status) return status;
   }
   std::size_t told = 0;
   for (int idle = 0; left != 0 || told < lefts_.size();) {
@@ -21,7 +21,7 @@ Result<void> Transport::run(std::span<const Message> sends, std::span<const Mess
     while (told < lefts_.size() && lefts_[told] == 0) (*received)(told++);
     idle = *moved ? 0 : idle + 1;
     if (*moved || !rest(idle)) continue;
-    if (auto going_on = keep_waiting(watchdog); !going_on) return going_on;
+    if (auto status = keep_waiting(watchdog); !status) return status;
   }
   return {};
 }

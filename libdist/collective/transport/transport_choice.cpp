@@ -36,7 +36,7 @@ std::string offer_of(int tag, bool has_mpi) {
   return concat({has_mpi ? std::to_string(tag) : "", "\n", own_machine()});
 }
 
-/// Whether a machine has several nodes, as with containers. All ranks find the same.
+/// Whether a machine has several nodes, as with containers. All ranks get the same result.
 bool share_nodes_a_machine(const calls::Pieces& offers, const world::RankTable& table, const world::CommWatch& watch) {
   std::map<std::string_view, std::uint32_t> node_of_machine;
   for (const calls::Pieces::Run& run : offers.runs()) {
@@ -49,11 +49,11 @@ bool share_nodes_a_machine(const calls::Pieces& offers, const world::RankTable& 
   return false;
 }
 
-/// Each rank tells its processors to those that may share them.
+/// Each rank tells its processors to the ranks that may share them.
 Result<bool> find_oversubscription(const calls::Pieces& offers, const world::RankTable& table,
                                    const world::CommWatch& watch, const Gather& gather) {
   const bool shared = share_nodes_a_machine(offers, table, watch);
-  const auto pieces = gather(own_processors(), shared ? calls::GatherScope::everybody : calls::GatherScope::node);
+  const auto pieces = gather(own_processors(), shared ? calls::GatherScope::all_ranks : calls::GatherScope::node);
   if (!pieces) return pieces.error();
   return are_oversubscribed(*pieces, watch.rank());
 }
@@ -73,11 +73,11 @@ std::vector<bool> near_ranks(const world::ControlChannel& channel, const world::
 
 Result<TransportChoice> choose_transport(world::ControlChannel& channel, const world::CommWatch& watch,
                                          const Gather& gather, world::MpiSession* mpi, calls::Watchdog& watchdog) {
-  const bool has_codes = channel.integrity() != world::Integrity::off;  // MPI's messages have none
+  const bool has_codes = channel.integrity() != world::Integrity::off;  // MPI's messages have no code
   const bool offers = !has_codes && mpi != nullptr && mpi->carries_data() && mpi->has_tags();
   TransportChoice choice;
   if (watch.members().size() > 1) {
-    const auto all = gather(offer_of(offers ? mpi->next_tag() : 0, offers), calls::GatherScope::everybody);
+    const auto all = gather(offer_of(offers ? mpi->next_tag() : 0, offers), calls::GatherScope::all_ranks);
     if (!all) return all.error();
     const auto oversubscribed_ranks = find_oversubscription(*all, channel.table(), watch, gather);
     if (!oversubscribed_ranks) return oversubscribed_ranks.error();
@@ -85,7 +85,7 @@ Result<TransportChoice> choose_transport(world::ControlChannel& channel, const w
     std::size_t without = 0;
     const auto tag = common_tag(*all, without);
     if (tag && offers) {
-      if (auto opened = mpi->open(watchdog); !opened) return opened.error();
+      if (auto status = mpi->open(watchdog); !status) return status.error();
       mpi->take_tag(*tag + 1);
       using Signing = MpiTransport::Signing;
       const bool oversubscribed = choice.is_oversubscribed;

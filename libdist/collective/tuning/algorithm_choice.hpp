@@ -1,4 +1,4 @@
-// Which algorithm a collective uses: the sizes and numbers of ranks at which the choice changes. Elsewhere are the
+// Which algorithm a collective uses: the sizes and numbers of ranks at which the choice changes. Defined elsewhere: the
 // limits of data structures (SlotChannel::short_data, MessageRing::capacity, Transport::part_bytes()), how a rank
 // waits, and the fuse_bytes of gradient buckets.
 //
@@ -25,35 +25,35 @@ inline constexpr std::size_t mib = 1UL << 20;
 /// Shorter messages take one round; from this size on it pays to check for buffers from amldist_alloc(), too.
 inline constexpr std::size_t one_round_below = 8 * kib;
 
-/// Staging buffers: bytes of a slot; and of a piece where every rank folds all data (a slot, if oversubscribed).
+/// Staging buffers: bytes of a slot, and of a piece if every rank folds all data (a slot, if oversubscribed).
 inline constexpr std::size_t node_slot = 512 * kib;
 inline constexpr std::size_t node_piece = 128 * kib;
-/// Bytes of a piece where data goes one way only, in broadcasts, reduces, gathers and scatters: the receiver copies one
-/// piece while the sender stages the next. Eight pieces, where these are long enough to be worth a wait. Where ranks
-/// share processors, each wait is a turn of all of them, so a piece fills a slot.
+/// Bytes of a piece if data goes one way only, in broadcasts, reduces, gathers and scatters: the receiver copies one
+/// piece while the sender stages the next. Eight pieces, if these are long enough to be worth a wait. If ranks share
+/// processors, each wait is a turn of all of them, so a piece fills a slot.
 inline constexpr std::size_t shortest_one_way_piece = 16 * kib;
 [[nodiscard]] constexpr std::size_t one_way_piece(std::size_t bytes, bool oversubscribed) noexcept {
   if (oversubscribed) return node_slot;
   return std::clamp(std::bit_floor(bytes / 8), shortest_one_way_piece, node_piece);
 }
-/// Bytes in which the contributions of all ranks take turns, and of a slot, at most and at least: staging memory is
-/// used again once it has left the caches. See SlotChannel::use_slots(). Calls with longer buffers, and ranks that
-/// share processors, take turns in the least.
+/// Bytes in which the contributions of all ranks take turns, and the largest and smallest size of a slot: staging
+/// memory is used again once it has left the caches. See SlotChannel::use_slots(). Calls with longer buffers, and ranks
+/// that share processors, take turns in the smallest.
 inline constexpr std::size_t most_rotation = 8 * mib;
 inline constexpr std::size_t longest_rotation = mib;
 inline constexpr std::size_t shortest_rotation = 128 * kib;
 inline constexpr std::size_t most_rotating_buffers = mib;
 /// Largest slice of a piece with three ranks or more: the slices of all ranks stay in the cache together.
 inline constexpr std::size_t node_slice = 32 * kib;
-/// Zero-copy: what a rank folds before it copies the result to the others stays in the cache until then.
+/// Zero-copy: the part that a rank folds before it copies the result to the others stays in the cache until then.
 inline constexpr std::size_t zero_copy_step = 64 * kib;
 
 /// Collectives whose data the kernel can copy once, from one process to the other (process_vm_readv).
 enum class SingleCopy : std::uint8_t { allreduce, reduce_scatter, allgather, scatter, alltoall, broadcast };
 inline constexpr std::size_t single_copy_collectives = 6;
 /// Bytes of a rank's larger buffer from which that may be faster than staging: then the first calls try both. A
-/// broadcast to several is not: the kernel lets in one reader of a page after the other. More than four that read from
-/// each other all at once get in each other's way likewise. Nor is a gather, where the root does all the copying in
+/// broadcast to several is not: the kernel lets readers of a page in one after the other. More than four ranks that all
+/// read from each other at once delay each other likewise. Nor is a gather, in which the root does all the copying
 /// either way.
 [[nodiscard]] constexpr std::size_t single_copy_from(SingleCopy what, std::size_t ranks) noexcept {
   constexpr std::size_t never = SIZE_MAX;
@@ -76,20 +76,21 @@ inline constexpr std::size_t single_copy_collectives = 6;
   }
   return 256 * kib;
 }
-/// Which of the two is faster differs with the size: each of these classes has a trial of its own.
-/// below 1 MiB, below 4, below 16, the others.
+/// Which of the two is faster differs with the size: each of these classes has a trial of its own: below 1 MiB, below
+/// 4, below 16, and the others.
 inline constexpr std::size_t single_copy_classes = 4;
 [[nodiscard]] constexpr std::size_t single_copy_class(std::size_t bytes) noexcept {
   return std::min(single_copy_classes - 1, (static_cast<std::size_t>(std::bit_width(bytes / mib)) + 1) / 2);
 }
-/// The first of so many long calls of a collective are made in both ways in turn, and timed.
+/// This many first calls of a collective with long buffers are made in both ways in turn, and timed.
 inline constexpr std::uint64_t single_copy_tried = 6;
 inline constexpr std::uint64_t single_copy_trial_every = 512;
-/// More ranks than that: the parts of all of them would not fit into a slot by whole pages.
+/// With more ranks than this, the parts of all of them would not fit into a slot by whole pages.
 inline constexpr std::size_t most_ranks_single_copy = 128;
-/// The beginning of a slot, for offsets of blocks; what is fetched comes behind it.
+/// The beginning of a slot, for offsets of blocks; fetched data follows it.
 inline constexpr std::size_t single_copy_offsets = 4 * kib;
-/// What a rank fetches of each other before it folds it: all of it fits into a slot, and stays in the cache.
+/// The bytes that a rank fetches from each other rank before it folds them: all of it fits into a slot, and stays in
+/// the cache.
 [[nodiscard]] constexpr std::size_t single_copy_step(std::size_t ranks) noexcept {
   constexpr std::size_t page = 4 * kib;
   constexpr std::size_t cache = 256 * kib;
@@ -99,24 +100,24 @@ static_assert(single_copy_step(most_ranks_single_copy) * (most_ranks_single_copy
               node_slot - single_copy_offsets);
 static_assert(most_ranks_single_copy * sizeof(std::uint64_t) <= single_copy_offsets);
 
-/// Messages of so many bytes may be fetched from the process that has them, where the kernel allows that, instead of
-/// being copied to a ring and from there. Which way is faster is tried for each of these classes.
+/// Messages of this many bytes may be fetched from the other process, if the kernel allows that, instead of being
+/// copied to a ring and from there. Which way is faster is tried for each of these classes.
 inline constexpr std::size_t message_fetched_from = 8 * kib;
 inline constexpr std::size_t message_classes = 4;
 [[nodiscard]] constexpr std::size_t message_class(std::size_t bytes) noexcept {
   return bytes < 64 * kib ? 0 : bytes < 512 * kib ? 1 : bytes < 4 * mib ? 2 : 3;
 }
-/// The first of so many messages of a class go in both ways in turn.
+/// This many first messages of a class are sent in both ways in turn.
 inline constexpr std::uint64_t messages_tried = 6;
 inline constexpr std::uint64_t message_trial_every = 1024;
 
-/// From so many bytes on it matters which way of staging is taken; and what a trial of the ways reduces.
+/// From this many bytes on the way of staging matters; a trial of the ways reduces as many.
 inline constexpr std::size_t staging_trial_from = 16 * kib;
 inline constexpr std::size_t staging_trial_bytes = 64 * kib;
-/// A trial takes 0.1 to 0.3 ms, less than a hundredth of so many calls.
+/// A trial takes 0.1 to 0.3 ms, less than a hundredth of this many calls.
 inline constexpr std::uint64_t staging_trial_every = 4096;
 
-/// Of staged reductions: whether every rank folds all data, with one wait less, or its slice of it. `slices`: a trial
+/// For staged reductions: whether every rank folds all data, with one wait less, or its slice of it. `slices`: a trial
 /// found slices to be faster for two ranks (an EPYC of the third generation; on one of the fifth they are not).
 [[nodiscard]] constexpr bool is_whole_faster(std::size_t bytes, std::size_t ranks, bool slices) noexcept {
   if (ranks > 2) return bytes <= one_round_below;
@@ -171,7 +172,7 @@ enum class PeerAllgather : std::uint8_t { recursive_doubling, ring };
 
 // ---- several ranks on several nodes ----
 
-/// leaders: through one rank of each node. rails: every rank works for its share of the data.
+/// leaders: through one rank of each node. rails: every rank handles its share of the data.
 enum class Hierarchy : std::uint8_t { leaders, rails };
 
 /// Up to this many bytes, one message of each leader is faster than slices of all ranks.

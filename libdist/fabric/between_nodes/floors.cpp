@@ -45,7 +45,7 @@ std::vector<PairResult> measured_only(const std::vector<PairResult>& pairs) {
   return out;
 }
 
-/// What is usual on each device: rails need not be alike.
+/// The usual values on each device: rails need not be alike.
 std::map<std::string, MedianSpread> spread_by_device(const std::vector<PairResult>& pairs, double PairResult::*value) {
   std::map<std::string, std::vector<double>> values;
   for (const PairResult& each : pairs) values[each.device].push_back(each.*value);
@@ -54,16 +54,16 @@ std::map<std::string, MedianSpread> spread_by_device(const std::vector<PairResul
   return out;
 }
 
-/// What a measurement is compared with, and how far it must be from its median to count.
+/// The value with which a measurement is compared, and how far from its median it must be to count.
 struct Threshold {
   MedianSpread usual;
   double much_slower = 0.9;  ///< of the median's bandwidth
   double much_later = 1.5;   ///< times the median's latency
 };
 
-/// What is usual on the pair's device. In a small step a sick node takes part in half of all pairs or more, so that
-/// they are the median themselves: there each pair is also compared with those of the other nodes, which are few, and
-/// has to be further off.
+/// The usual values on the pair's device. In a small step a sick node takes part in half of all pairs or more, so that
+/// its pairs determine the median: there each pair is also compared with those of the other nodes, which are few, and
+/// has to deviate more.
 std::vector<Threshold> thresholds_of(const std::vector<PairResult>& pairs, const PairResult& pair,
                                      const MedianSpread& usual, std::size_t nodes, double PairResult::*value) {
   constexpr std::size_t small_step = 8;
@@ -89,7 +89,7 @@ std::string against(const MedianSpread& usual, double value) {
 std::optional<Finding> bandwidth_finding(const std::vector<std::string>& hosts, const PairResult& pair,
                                          const std::vector<Threshold>& thresholds, double floor_gbps) {
   constexpr std::string_view remedy =
-      "see ib.rate, ib.pcie, ib.err and host.bridge of both; --exclude names whom to leave";
+      "see ib.rate, ib.pcie, ib.err and host.bridge of both; --exclude names the nodes to leave";
   const std::string evidence = concat({way_of(hosts, pair), ": ", shown(pair.gbps), " Gb/s"});
   if (floor_gbps > 0 && pair.gbps < floor_gbps) {
     return Finding{Verdict::fail, concat({evidence, ", the SKU's floor is ", shown(floor_gbps)}), std::string(remedy)};
@@ -129,7 +129,7 @@ bool is_same(const PairResult& one, const PairResult& other) {
   return one.from == other.from && one.to == other.to && one.device == other.device;
 }
 
-/// A node or port suspected of being slow: its pairs as a writer, as the one written to, or both; of all its ports or
+/// A node or port suspected of being slow: its pairs as the writer, as the one written to, or both; on all its ports or
 /// one.
 struct SlowCandidate {
   std::uint32_t node = 0;
@@ -143,7 +143,7 @@ struct SlowCandidate {
   }
 };
 
-/// The widest first: a card that is badly seated is slow at sending only, for example.
+/// The widest suspects first: a badly seated card, for example, is slow only at sending.
 std::vector<SlowCandidate> candidates_of(std::uint32_t node, const std::string& device) {
   return {{node},
           {node, device},
@@ -186,7 +186,7 @@ MedianSpread median_spread_of(std::vector<double> values) {
 std::vector<SlowPart> locate(const std::vector<PairResult>& all, const std::vector<PairResult>& slow) {
   std::vector<PairResult> left = slow;
   std::vector<SlowPart> out;
-  // Whoever has most slow pairs first: its partners are then no longer suspected for them.
+  // The suspect with most slow pairs first: its partners are then no longer suspected because of them.
   while (!left.empty()) {
     std::map<std::uint32_t, std::size_t> blame;
     for (const PairResult& each : left) {

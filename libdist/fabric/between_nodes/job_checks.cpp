@@ -66,7 +66,7 @@ void compare(const HostsOfValue& hosts_of_value, const TraitRule& rule, std::vec
   }
 }
 
-/// "firmware" and "firmware:MSF0000000047" belong to the rule "firmware"; each is compared by itself.
+/// "firmware" and "firmware:MSF0000000047" belong to the rule "firmware"; each is compared separately.
 bool belongs_to(std::string_view trait, std::string_view rule) {
   return trait.starts_with(rule) && (trait.size() == rule.size() || trait[rule.size()] == ':');
 }
@@ -146,7 +146,7 @@ bool is_blamed(const Report& report, const JudgedPort& each) {
     const bool named = check.evidence.find(each.name().to_string() + " ") != std::string::npos ||
                        check.evidence.find(each.device->name + ":") != std::string::npos ||
                        check.evidence.find(each.device->name + " ") != std::string::npos;
-    // That one counts: it names the ports that are there.
+    // That check counts: it names the ports that are there.
     return check.verdict == Verdict::fail && named && check.id != "ib.count";
   });
 }
@@ -199,7 +199,7 @@ NodeSummary summarise(const NodeFacts& node, const CheckRequest& request, const 
   const FabricSettings settings = settings_of(node, request);
   if (!settings.ports.empty()) out.traits["nccl_ib_hca"] = exact_selection(settings.ports);
   if (settings.gid_index) out.traits["nccl_ib_gid_index"] = std::to_string(*settings.gid_index);
-  // Where the SKU says how many there are, ib.count has counted them, and a step may be of nodes of several SKUs.
+  // If the SKU says how many there are, ib.count has counted them, and a step may have nodes of several SKUs.
   if (!request.sku || !request.sku->devices) out.traits["ports"] = std::to_string(ports);
   out.traits["rate"] = joined(rates);
   if (const std::string keys = partitions_of(node, request); !keys.empty()) out.traits["pkey"] = keys;

@@ -26,24 +26,24 @@ struct NodeSummary {
   bool verified = false;
   std::vector<Check> checks;
   std::vector<PortSummary> ports;
-  /// What nodes are compared by: "pkey", "rate", "ports", "firmware:BOARD", "gpu_driver", "nvlink"; and the settings
-  /// for NCCL on this node: "nccl_ib_hca", "nccl_ib_gid_index", which may differ.
+  /// The values by which nodes are compared: "pkey", "rate", "ports", "firmware:BOARD", "gpu_driver", "nvlink"; and the
+  /// settings for NCCL on this node: "nccl_ib_hca", "nccl_ib_gid_index", which may differ.
   std::map<std::string, std::string, std::less<>> traits;
 };
 
 [[nodiscard]] NodeSummary summarise(const NodeFacts& node, const CheckRequest& request, const Report& report);
-/// Adds the traits that only the GPUs' driver tells.
+/// Adds the traits that only the GPUs' driver knows.
 void add_gpu_traits(NodeSummary& summary, const GpuStates& gpus);
 
-/// Adds those of the libraries that a process loads.
+/// Adds the traits of the libraries that a process loads.
 void add_process_traits(NodeSummary& summary, const ProcessFacts& process);
 
-/// What differs between nodes, and the check that it belongs to.
+/// A difference between nodes, and the check that it belongs to.
 struct Difference {
   std::string check;
   Finding finding;
 };
-/// The nodes that differ from most others, by their hosts and traits.
+/// The nodes that differ from most others, judged by their hosts and traits.
 [[nodiscard]] std::vector<Difference> differences_between(const std::vector<NodeSummary>& nodes);
 
 /// Conversion to and from the wire format. Errors: invalid_argument.
@@ -53,7 +53,7 @@ struct Difference {
 /// The same write from a GPU's memory (GPUDirect).
 struct GpuSpeed {
   double gbps = 0;      ///< 0: not measured
-  std::string reason;   ///< why not, where nothing is wrong
+  std::string reason;   ///< why it was not measured, if that is no fault
   std::string problem;  ///< what went wrong
 };
 
@@ -70,7 +70,7 @@ struct PairResult {
 [[nodiscard]] std::string to_line(const PairResult& result);
 [[nodiscard]] Result<std::vector<PairResult>> pairs_from_lines(std::string_view text);
 
-/// Results of the writes between nodes; `reason`: why there are none.
+/// Results of the writes between nodes; `reason`: why there are no results.
 struct PairResults {
   std::vector<PairResult> pairs;
   std::string reason;

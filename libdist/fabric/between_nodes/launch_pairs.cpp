@@ -15,7 +15,7 @@ std::string name_of(const NodeNames& names, std::uint32_t node) {
   return found == names.end() ? concat({"node ", std::to_string(node)}) : found->second;
 }
 
-/// Three exchanges of one round, of which the first has number `first`. Empty: they took place.
+/// The three exchanges of one round, the first of which has number `first`. Returns an empty text if they took place.
 std::optional<PeerTexts> write_in_round(RingTest& ring, const RingPlan& plan, std::uint32_t first,
                                         const PeerExchange& exchange) {
   const std::array both = {plan.to, plan.from};

@@ -33,7 +33,7 @@ enum class ExchangeKind : std::uint8_t {
 
 std::string group_name(const NodePlace& place) { return concat({"aml-dist check ", place.step}); }
 
-/// A contribution at its longest.
+/// The longest contribution.
 std::size_t contribution_bytes(std::uint32_t nodes) {
   constexpr std::size_t head = 64;
   return head + sizeof(std::uint64_t) * nodes + limits.text_bytes;
@@ -82,7 +82,7 @@ class Serving {
     std::string text;
   };
 
-  /// Until something comes. False: the exchange is to end.
+  /// Waits until a message arrives. False if the exchange must end.
   bool wait() {
     std::vector<pollfd> files = {{stop_, POLLIN, 0}, {listener_.get(), POLLIN, 0}};
     acceptor_.add_to(files);
@@ -122,13 +122,14 @@ class Serving {
     return true;
   }
 
-  /// Everybody has spoken: everybody gets what it asked for.
+  /// All nodes have contributed: each gets the texts that it asked for.
   void distribute() {
     deadline_ = Clock::now() + patience_;
     for (std::uint32_t node = 0; node < peers_.size(); ++node) {
-      if (auto sent = answer(node); !sent) {
-        return end({Errc::unavailable, concat({"node ", std::to_string(node),
-                                               " does not receive the other nodes' results: ", sent.error().message})});
+      if (auto status = answer(node); !status) {
+        return end(
+            {Errc::unavailable, concat({"node ", std::to_string(node),
+                                        " does not receive the other nodes' results: ", status.error().message})});
       }
     }
     for (Peer& peer : peers_) peer.spoke = false;
@@ -142,7 +143,7 @@ class Serving {
       const std::uint32_t source = wanted.all ? i : wanted.nodes[i];
       frames += FrameWriter(ExchangeKind::text).number(source).text(peers_[source].text).take();
       if (frames.size() < at_once) continue;
-      if (auto sent = send_all(acceptor_.link(node), frames, deadline_); !sent) return sent;
+      if (auto status = send_all(acceptor_.link(node), frames, deadline_); !status) return status;
       frames.clear();
     }
     frames += FrameWriter(ExchangeKind::end_of_round).take();
@@ -208,13 +209,13 @@ Result<NodeExchange> NodeExchange::join(const NodePlace& place, std::chrono::mil
         return Result<std::vector<Endpoint>>({{place.host, place.port}});
       },
       concat({"node 0 (", text::quote(place.host), ", port ", std::to_string(place.port), ")"}),
-      ": does a firewall stand between, or does its own check not run?"};
+      ": is there a firewall in between, or does its own check not run?"};
   const world::JoinRequest join_request = {group_name(place),      place.node,      place.nodes,
                                            world::random_number(), own_host_name(), {}};
   const world::GroupKey group(place.credentials, group_name(place));
   auto joined = world::join(destination, join_request.to_frame().take(), group, Clock::now() + patience);
   if (!joined) return Error{Errc::unavailable, joined.error().message};
-  // The accepting side waits as long as we do; its sentence about who is missing must have time to come.
+  // The accepting side waits as long as this one does; its sentence about who is missing must have time to arrive.
   return NodeExchange(std::move(joined->link), place.nodes, patience + std::chrono::seconds(5));
 }
 
@@ -224,7 +225,7 @@ Result<std::map<std::uint32_t, std::string>> NodeExchange::round(const Wanted& w
   contribution.number(wanted.all ? 1 : 0).number(wanted.nodes.size());
   for (const std::uint32_t node : wanted.nodes) contribution.number(node);
   contribution.text(text.substr(0, limits.text_bytes));
-  if (auto sent = send_all(link_, contribution.take(), deadline); !sent) return sent.error();
+  if (auto status = send_all(link_, contribution.take(), deadline); !status) return status.error();
   for (std::map<std::uint32_t, std::string> out;;) {
     constexpr std::size_t head = 64;
     auto frame = world::read_frame(link_, head + limits.text_bytes, deadline);

@@ -1,6 +1,6 @@
-// What the nodes of a step tell each other during `aml-dist check`: rounds over the star of wireup/, whose accepting
-// side runs on node 0. In a round every node gives one text and gets those that it asked for. A round is a barrier. The
-// number of rounds does not depend on the number of nodes.
+// How the nodes of a step exchange texts during `aml-dist check`: in rounds over the star of wireup/, whose accepting
+// side runs on node 0. In a round every node contributes one text and gets the texts that it asked for. A round is a
+// barrier. The number of rounds does not depend on the number of nodes.
 #pragma once
 
 #include <chrono>
@@ -32,7 +32,7 @@ struct NodePlace {
 /// The accepting side, on node 0: a thread that collects texts and distributes them. Its destructor ends the exchange.
 class NodeExchangeServer {
  public:
-  /// Listens at once. Where a node has not come, or has said nothing, for `patience`, all others are told its number,
+  /// Listens at once. If a node has not connected, or has sent nothing, for `patience`, all others are told its number,
   /// and the exchange ends. Errors: unavailable, with why the port cannot be used.
   [[nodiscard]] static Result<std::unique_ptr<NodeExchangeServer>> open(const NodePlace& place,
                                                                         std::chrono::milliseconds patience);
@@ -55,13 +55,13 @@ class NodeExchange {
   NodeExchange(FileDescriptor link, std::uint32_t nodes, std::chrono::milliseconds patience)
       : link_(std::move(link)), nodes_(nodes), patience_(patience) {}
 
-  /// Whose texts a node asks for.
+  /// The nodes whose texts a node asks for.
   struct Wanted {
     bool all = false;
     std::vector<std::uint32_t> nodes;
   };
-  /// One round: the texts of the wanted nodes by number. `text` is cut to wireup::limits.text_bytes. Errors: what the
-  /// accepting side says, unavailable with the errno.
+  /// One round: the texts of the wanted nodes by number. `text` is cut to wireup::limits.text_bytes. Errors: the
+  /// accepting side's, or unavailable with the errno.
   [[nodiscard]] Result<std::map<std::uint32_t, std::string>> round(const Wanted& wanted, std::string_view text);
 
  private:

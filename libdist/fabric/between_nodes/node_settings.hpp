@@ -1,6 +1,6 @@
-// What nodes of a step are compared by at its launch (versions, settings, NVLink domain): each node's helper puts up a
-// list of settings as a notice for srun (step/messages/text_exchange.hpp), and srun compares them before the votes are
-// counted. An srun of an older release keeps the notice and compares nothing.
+// Values by which the nodes of a step are compared at its launch (versions, settings, NVLink domain): each node's
+// helper posts a list of settings as a notice for srun (step/messages/text_exchange.hpp), and srun compares them before
+// the votes are counted. An srun of an older release keeps the notice and compares nothing.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct NodeSettings {
   NodeSummary node;  ///< host and traits only
 };
 
-/// Without ';'. What the votes compare themselves (the partition keys) and what may differ is left out.
+/// Without ';'. What the votes themselves compare (the partition keys) and what may differ is left out.
 [[nodiscard]] std::string to_text(const NodeSettings& sheet);
 /// Errors: invalid_argument.
 [[nodiscard]] Result<NodeSettings> node_settings_from_text(std::string_view text);
@@ -34,9 +34,9 @@ struct NodeSettings {
 /// srun's side: the settings of all nodes.
 class SettingsComparison {
  public:
-  /// A node's text; a second one of the same node changes nothing. What is malformed is ignored.
+  /// A node's text; a second one of the same node changes nothing. Malformed texts are ignored.
   void take(std::uint32_t node, std::string_view text);
-  /// What differs, returned once, when those of all nodes are there.
+  /// The differences, returned once, when the settings of all nodes are there.
   [[nodiscard]] std::vector<Difference> differences();
   [[nodiscard]] launch::RdmaPolicy policy() const noexcept { return policy_; }
 

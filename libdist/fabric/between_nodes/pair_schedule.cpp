@@ -16,14 +16,14 @@ std::vector<PairRound> log_rounds(std::uint32_t node, std::uint32_t nodes) {
   return out;
 }
 
-/// A round-robin tournament: the last player stays, the others go round him. If their number is odd, whoever would meet
-/// him rests.
+/// A round-robin tournament: the last player stays, the others rotate. If their number is odd, the one that would play
+/// against it rests.
 std::vector<PairRound> all_rounds(std::uint32_t node, std::uint32_t nodes) {
   const std::uint32_t turning = nodes - 1 + nodes % 2;
   std::vector<PairRound> out;
   out.reserve(turning);
   for (std::uint32_t round = 0; round < turning; ++round) {
-    // In each round exactly one of those who turn would meet himself: twice his number is the round's.
+    // In each round exactly one of the rotating players would play against itself: twice its number is the round's.
     if (node == turning) {
       const std::uint32_t single = round % 2 == 0 ? round / 2 : (round + turning) / 2;
       out.push_back(with(single, node, nodes));

@@ -11,7 +11,7 @@
 
 namespace amldist::fabric {
 
-/// One node's part of a round: whom it writes to, and who writes to it. nullopt: nobody.
+/// One node's part of a round: the node that it writes to, and the node that writes to it. nullopt: no node.
 struct PairRound {
   std::optional<std::uint32_t> to;
   std::optional<std::uint32_t> from;
@@ -19,7 +19,7 @@ struct PairRound {
   friend bool operator==(const PairRound&, const PairRound&) = default;
 };
 
-/// The largest step in which every node writes to every other: beyond, `all` is `log`.
+/// The largest step in which every node writes to every other: for larger ones `all` is treated as `log`.
 inline constexpr std::uint32_t most_nodes_of_all_pairs = 128;
 
 /// The rounds of `node`, equally many on all nodes:
@@ -30,13 +30,13 @@ inline constexpr std::uint32_t most_nodes_of_all_pairs = 128;
 /// None for `off`, and for a single node.
 [[nodiscard]] std::vector<PairRound> pair_rounds(launch::RdmaPairs pairs, std::uint32_t node, std::uint32_t nodes);
 
-/// All nodes that `node` meets, each once, in the order of the rounds.
+/// All nodes with which `node` is paired, each once, in the order of the rounds.
 [[nodiscard]] std::vector<std::uint32_t> peers_of(const std::vector<PairRound>& rounds);
 
-/// For each of `own` rails the index of the rail of `other`, the node's peer, that it meets; nullopt: none is left. Two
-/// nodes with equally many rails go by their order, as NCCL does: names may move between nodes of one kind. Where one
-/// has fewer, rails of the same name meet first, so that a lost device does not shift all behind it, and the rest by
-/// order. Both ends come to the same pairs.
+/// For each of `own` rails the index of the rail of `other`, the node's peer, with which it is paired; nullopt if no
+/// rail is left. Two nodes with equally many rails go by their order, as NCCL does: names may differ between nodes of
+/// one kind. If one has fewer, rails of the same name are paired first, so that a lost device does not shift all after
+/// it, and the rest by order. Both ends get the same pairs.
 [[nodiscard]] std::vector<std::optional<std::size_t>> match_rails(const std::vector<std::string>& own,
                                                                   const std::vector<std::string>& other);
 

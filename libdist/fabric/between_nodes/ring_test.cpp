@@ -32,7 +32,7 @@ std::byte byte_at(std::size_t i, std::uint32_t seed) {
   return static_cast<std::byte>((i * 37 + (i >> 8) + std::size_t{seed} * 101 + 1) & 0xff);
 }
 
-/// The numbers of the writer's and the reader's queue pair, then what both share, being on one device.
+/// The numbers of the writer's and the reader's queue pair, and what both share because they are on one device.
 std::string to_text(const LinkAddress& writer, const LinkAddress& reader) {
   std::string out;
   for (const std::uint64_t number :
@@ -48,15 +48,16 @@ std::string to_text(const LinkAddress& writer, const LinkAddress& reader) {
 
 enum class End { writer, reader };
 
-/// The last line of the endpoints. A node of an earlier release sends none, and takes ours for a rail that it lacks.
+/// The last line of the endpoints. A node of an earlier release sends no names; ours then stand for a rail that it
+/// lacks.
 constexpr std::string_view names_line = "names";
 
-/// A neighbour's endpoints: a line for each rail, and which of them each own rail meets.
+/// A neighbour's endpoints: a line for each rail, and the rail that each own rail is paired with.
 struct Neighbour {
   std::vector<std::string_view> lines;
   std::vector<std::optional<std::size_t>> rails;
 
-  /// Empty: it has no such rail.
+  /// Empty if the neighbour lacks such a rail.
   [[nodiscard]] std::string_view line_for(std::size_t own_rail) const {
     return own_rail < rails.size() && rails[own_rail] ? lines[*rails[own_rail]] : std::string_view();
   }
@@ -246,7 +247,7 @@ class VerbsRing final : public RingTest {
     else fill(ends);
   }
 
-  /// Of the nearest GPU, else the one of the same number as the port.
+  /// Memory of the nearest GPU, else of the one with the same number as the port.
   void add_gpu(Ends& ends, const std::string& pci_path) const {
     if (!no_gpu_.empty()) {
       ends.gpu.reason = no_gpu_;
@@ -334,11 +335,12 @@ class VerbsRing final : public RingTest {
   RingPlan plan_;
   std::vector<std::unique_ptr<Ends>> ends_;
   std::map<std::size_t, std::uint64_t> right_buffers_;
-  std::vector<std::optional<std::size_t>> left_rails_;  ///< the rail of the left neighbour that each own one meets
+  std::vector<std::optional<std::size_t>>
+      left_rails_;  ///< the rail of the left neighbour that each own one is paired with
   std::optional<CudaApi> cuda_;
   std::vector<std::string> gpus_;     ///< their addresses
   std::vector<std::string> nearest_;  ///< their places on the PCI bus
-  std::string no_gpu_;                ///< why none is used
+  std::string no_gpu_;                ///< why no GPU is used
 };
 
 }  // namespace

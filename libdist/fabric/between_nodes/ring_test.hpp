@@ -44,12 +44,12 @@ class RingTest {
   virtual void connect(std::string_view from, std::string_view to) = 0;
   /// Writes to `plan.to`.
   virtual void write() = 0;
-  /// Whether the writes went well, for `plan.to`: a digit for each device, 1 or 0.
+  /// Whether the writes succeeded, for `plan.to`: a digit for each device, 1 or 0.
   [[nodiscard]] virtual std::string written() const = 0;
   /// Compares what `plan.from` has written. Call it when that has finished, with its written(): what it could not write
-  /// is its own failure; empty: not known.
+  /// is its own failure; empty if not known.
   virtual void compare(std::string_view written) = 0;
-  /// Begins again with other neighbours, on the devices that are open.
+  /// Starts again with other neighbours, on the devices that are open.
   virtual void restart(const RingPlan& plan) = 0;
   /// One result per device and direction.
   [[nodiscard]] virtual std::vector<PairResult> results() const = 0;

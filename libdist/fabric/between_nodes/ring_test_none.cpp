@@ -1,4 +1,4 @@
-// Stands in for the writes between nodes in a build without libibverbs' headers.
+// Replaces the writes between nodes in a build without libibverbs' headers.
 #include "fabric/between_nodes/ring_test.hpp"
 
 namespace amldist::fabric {

@@ -38,7 +38,7 @@ LinkLayer expected_layer(const std::vector<JudgedPort>& ports, const CheckReques
   return any ? LinkLayer::infiniband : LinkLayer::ethernet;
 }
 
-/// The ports of the layer that the fabric has, and those whose layer cannot be read.
+/// The ports of the fabric's link layer, and those whose layer cannot be read.
 std::vector<JudgedPort> of_layer(std::vector<JudgedPort> ports, LinkLayer wanted) {
   std::erase_if(ports, [wanted](const JudgedPort& each) { return !is_unknown(each) && each.port->layer() != wanted; });
   return ports;
@@ -65,7 +65,7 @@ std::string place_of(const JudgedPort& each) {
   return concat({own_card ? "" : path.substr(path.rfind('.') + 1), "/", std::to_string(each.port->number)});
 }
 
-/// What the ports of a node have in common, for judging one of them.
+/// What the ports of a node have in common; used for judging each of them.
 struct SiblingPorts {
   std::set<std::string> active_cards;
   std::set<std::string> routable_models;
@@ -105,14 +105,14 @@ bool is_enslaved(const NodeFacts& node, const DeviceFacts& device) {
   });
 }
 
-/// A node whose Ethernet could do RoCE, and nobody has said that it should: no port has an address of its own, as below
-/// a virtual switch or a bridge. Required, that is a fault.
+/// The result for a node whose Ethernet could do RoCE although no setting says that it should: no port has an address
+/// of its own, as under a virtual switch or a bridge. If RoCE is required, that is a fault.
 bool is_plain_ethernet(const PortFacts& port, const SiblingPorts& siblings, const CheckRequest& request) {
   return port.layer() == LinkLayer::ethernet && !siblings.any_routable && port.gids_problem.empty() &&
          port.is_active() && request.policy != launch::RdmaPolicy::require && !request.expects(Sku::Fabric::roce);
 }
 
-/// Why nobody uses a port that does not work; nullopt: it should work.
+/// Why a port that does not work is unused; nullopt if it should work.
 std::optional<std::string> reason_unused(const NodeFacts& node, const JudgedPort& each, const SiblingPorts& siblings,
                                          const CheckRequest& request) {
   const PortFacts& port = *each.port;
@@ -164,7 +164,7 @@ std::set<const DeviceFacts*> slower_models(const std::vector<JudgedPort>& ports,
   return out;
 }
 
-/// Moves ports that nobody uses from `judged` to `unused`, unless the SKU's devices= needs them.
+/// Moves unused ports from `judged` to `unused`, unless the SKU's devices= needs them.
 void set_unused_apart(const NodeFacts& node, const CheckRequest& request, PortChoice& choice) {
   const std::vector<JudgedPort> all = choice.judged;
   const SiblingPorts siblings(all);

@@ -1,4 +1,4 @@
-// What to verify: how strict, what the node should have, and what the user has selected.
+// What to verify: how strictly, what the node should have, and what the user has selected.
 #pragma once
 
 #include <optional>
@@ -41,7 +41,7 @@ struct UnusedPort {
   std::string why;
 };
 
-/// Which ports are judged, and which are not although they might be taken for part of the fabric.
+/// The ports that are judged, and those that are not although they could be taken for part of the fabric.
 struct PortChoice {
   std::vector<JudgedPort> judged;
   std::vector<UnusedPort> unused;
@@ -49,14 +49,14 @@ struct PortChoice {
 
 /// The ports to judge, in the node's order: those that the user's NCCL_IB_HCA names (if any exist), else those of the
 /// SKU's hca=, else the InfiniBand ports, else, if InfiniBand is not expected, the Ethernet ports. Left out are
-/// functions of Azure's Accelerated Networking, devices for which NCCL has no verbs (EFA, iWARP), and ports that nobody
-/// uses: the second port of a card with one cable, a port that is switched off, an idle virtual function, an Ethernet
-/// port without an address. A SKU's devices= keeps ports in that would otherwise be too few. A port with an unreadable
-/// link layer is judged.
+/// functions of Azure's Accelerated Networking, devices for which NCCL has no verbs (EFA, iWARP), and unused ports: the
+/// second port of a card with one cable, a port that is switched off, an idle virtual function, an Ethernet port
+/// without an address. A SKU's devices= keeps ports in that would otherwise be too few. A port with an unreadable link
+/// layer is judged.
 [[nodiscard]] PortChoice choose_ports(const NodeFacts& node, const CheckRequest& request);
 [[nodiscard]] std::vector<JudgedPort> judged_ports(const NodeFacts& node, const CheckRequest& request);
 
-/// The devices that count for the SKU's devices=: of its fabric, within its hca=, whatever the user has selected.
+/// The devices that count for the SKU's devices=: those of its fabric, within its hca=, whatever the user has selected.
 [[nodiscard]] std::vector<const DeviceFacts*> counted_devices(const NodeFacts& node, const CheckRequest& request);
 
 }  // namespace amldist::fabric

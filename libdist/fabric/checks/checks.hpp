@@ -23,10 +23,10 @@ namespace amldist::fabric {
 [[nodiscard]] Check check_virtual_functions(const NodeFacts& node);
 [[nodiscard]] Check check_pcie(const NodeFacts& node, const CheckRequest& request);
 [[nodiscard]] Check check_affinity(const NodeFacts& node, const CheckRequest& request);
-/// Why there are no lines of the kernel log.
+/// Why the kernel log was not read.
 struct KernelLogProblem {
   std::string reason = "not requested";
-  bool was_asked_for = false;  ///< somebody named the file: that it cannot be read is a finding
+  bool was_asked_for = false;  ///< the user named the file: failing to read it is a finding
 };
 /// `lines`: of the kernel log; nullopt if it was not read.
 [[nodiscard]] Check check_kernel_log(const std::optional<std::vector<std::string>>& lines,
@@ -39,7 +39,7 @@ struct KernelLogProblem {
 [[nodiscard]] Check check_pkey(const NodeFacts& node, const CheckRequest& request);
 [[nodiscard]] Check check_gid(const NodeFacts& node, const CheckRequest& request);
 [[nodiscard]] Check check_netdev(const NodeFacts& node, const CheckRequest& request);
-/// Whether each card of the fabric has a usable IPoIB interface, where the SKU says ipoib=require.
+/// Whether each card of the fabric has a usable IPoIB interface, if the SKU says ipoib=require.
 [[nodiscard]] Check check_ipoib(const NodeFacts& node, const CheckRequest& request);
 
 /// A baseline of the counters. Without one, counters count from their last reset.
@@ -59,8 +59,8 @@ struct CounterHistory {
 [[nodiscard]] Check check_flow_control(const NodeFacts& node, const CheckRequest& request);
 /// Marked packets that no notification follows, and notifications that are ignored.
 [[nodiscard]] Check check_congestion(const NodeFacts& node, const CheckRequest& request);
-/// The one MTU, and the one setting of flow and congestion control, of all RoCE ports; empty: they differ or are not
-/// known. Nodes should agree.
+/// The common MTU, and the common setting of flow and congestion control, of all RoCE ports; empty if they differ or
+/// are not known. Nodes should agree.
 [[nodiscard]] std::string common_mtu(const NodeFacts& node, const CheckRequest& request);
 [[nodiscard]] std::string common_flow_control(const NodeFacts& node, const CheckRequest& request);
 
@@ -68,7 +68,7 @@ struct CounterHistory {
 [[nodiscard]] Check check_pci_functions(const NodeFacts& node);
 [[nodiscard]] Check check_pci_errors(const NodeFacts& node, const CheckRequest& request);
 [[nodiscard]] Check check_bridges(const NodeFacts& node, const CheckRequest& request);
-/// Whether a bridge that a GPU and a card share sends what they write to each other through the root complex.
+/// Whether a bridge that a GPU and a card share sends their traffic with each other through the root complex.
 [[nodiscard]] Check check_access_control(const NodeFacts& node, const CheckRequest& request);
 
 // ---- checks of this process (process_checks.cpp) ----
@@ -81,7 +81,7 @@ struct CounterHistory {
 
 // ---- all checks together (verification.cpp) ----
 
-/// What a verification knows in addition to sysfs.
+/// The facts of a verification in addition to sysfs.
 struct Evidence {
   CounterHistory counters;
   std::optional<ProcessFacts> process;  ///< nullopt: another process judges this (the node part, as root)

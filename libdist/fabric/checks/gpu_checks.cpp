@@ -44,13 +44,13 @@ std::optional<std::uint32_t> xid_of(std::string_view line) {
   return number ? std::optional(static_cast<std::uint32_t>(*number)) : std::nullopt;
 }
 
-/// Xids that are about the hardware, after azurehpc-health-checks' azure_gpu_xid and NVIDIA's catalogue; 95 is an
-/// uncontained memory error. Others (13, 31, 43, 45) are those of a program.
-/// The last two: memory that was not recovered, a GPU that does not start.
+/// Xids that concern the hardware, after azurehpc-health-checks' azure_gpu_xid and NVIDIA's catalogue; 95 is an
+/// uncontained memory error. Others (13, 31, 43, 45) are caused by programs. The last two: memory that was not
+/// recovered, a GPU that does not start.
 constexpr std::array<std::uint32_t, 21> sick_xids = {48, 56, 57, 58, 62, 63, 64,  65,  68,  69, 73,
                                                      74, 79, 80, 81, 92, 95, 119, 120, 140, 143};
 
-/// Whether a Xid that comes in two kinds is of the hardware's: NVLink's from Blackwell on, "145, RLW_REMAP Fatal XC0
+/// Whether a Xid that may have two causes concerns the hardware: NVLink's from Blackwell on, "145, RLW_REMAP Fatal XC0
 /// ..." or "Nonfatal", and the action that the driver recommends, "154, GPU recovery action changed from 0x0 (None) to
 /// 0x2 (...)".
 bool is_sick_by_its_text(std::uint32_t xid, std::string_view line) {
@@ -61,7 +61,7 @@ bool is_sick_by_its_text(std::uint32_t xid, std::string_view line) {
   return xid == recovery_action && line.find("(None)", line.find(" to ")) == std::string_view::npos;
 }
 
-/// What the driver says of a GPU that it cannot start or no longer reaches, without a Xid.
+/// What the driver says about a GPU that it cannot start or no longer reaches, without a Xid.
 bool is_about_a_lost_gpu(std::string_view line) {
   return line.find("NVRM: ") != std::string_view::npos &&
          (line.find("RmInitAdapter failed") != std::string_view::npos ||

@@ -1,4 +1,4 @@
-// The checks of a node's GPUs: pure functions from what the driver says to verdicts.
+// The checks of a node's GPUs: pure functions from the driver's answers to verdicts.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace amldist::fabric {
 
-/// What a node should have, and who says so.
+/// What a node should have, and the source of that.
 struct GpuExpectation {
   std::optional<std::uint32_t> count;
   std::string source;  ///< "the SKU", "Slurm", "the PCI bus"
@@ -28,7 +28,7 @@ struct GpuExpectation {
 [[nodiscard]] Check check_gpu_pcie(const GpuStates& states);
 [[nodiscard]] Check check_gpu_throttle(const GpuStates& states);
 [[nodiscard]] Check check_gpu_persistence(const GpuStates& states);
-/// `lines`: of the kernel log; nullopt: it was not read.
+/// `lines`: of the kernel log; nullopt if it was not read.
 [[nodiscard]] Check check_gpu_xid(const std::optional<std::vector<std::string>>& lines);
 
 /// All of them, in this order. Under `prefer` a failure is a warning, under `off` nothing is checked.

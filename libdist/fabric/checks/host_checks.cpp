@@ -1,4 +1,4 @@
-// What lies between a card and the processor.
+// The path between a card and the processor.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -77,7 +77,7 @@ std::optional<std::uint64_t> link_width(const Attribute& attribute) {
   return attribute.present() ? text::to_number(attribute.text, 64) : std::nullopt;
 }
 
-/// Whether a link has less than both of its ends could have.
+/// Whether a link is narrower or slower than both of its ends support.
 bool is_lower(std::optional<std::uint64_t> now, std::optional<std::uint64_t> most, std::optional<std::uint64_t> card) {
   return now && most && card && *now != 0 && *card != 0 && *now < std::min(*most, *card);
 }
@@ -110,7 +110,7 @@ Check check_bridges(const NodeFacts& node, const CheckRequest& request) {
 }
 
 Check check_access_control(const NodeFacts& node, const CheckRequest& request) {
-  // What a port of a switch redirects goes up to the root complex; translated requests (ATS) need not.
+  // Traffic that a port of a switch redirects goes up to the root complex; translated requests (ATS) need not.
   constexpr std::uint16_t redirect = 0x04 | 0x08;  // requests, completions
   constexpr std::uint16_t direct_translated = 0x40;
   std::vector<Finding> findings;
@@ -120,7 +120,7 @@ Check check_access_control(const NodeFacts& node, const CheckRequest& request) {
     for (const BridgeFacts& bridge : card.bridges) {
       if (!bridge.acs || !seen.insert(bridge.address).second) continue;
       const bool redirects = (*bridge.acs & redirect) != 0 && (*bridge.acs & direct_translated) == 0;
-      // Between the two is the switch whose ports count, not what is above them both.
+      // The switch between the two has the ports that count, not the bridges above them both.
       const bool between = std::ranges::any_of(node.gpus, [&](const GpuFacts& gpu) {
         return share_bridge(gpu.path, card.path) &&
                gpu.path.find(concat({"/", bridge.address, "/"})) == std::string::npos;
@@ -131,7 +131,7 @@ Check check_access_control(const NodeFacts& node, const CheckRequest& request) {
               ? Finding{Verdict::warn,
                         concat({name, " sends what it and a GPU exchange through the root complex (ACS)"}),
                         "switch ACS off for this bridge, unless virtual machines share the node"}
-              : Finding{Verdict::pass, concat({name, " is in no way of a GPU"}), ""});
+              : Finding{Verdict::pass, concat({name, " is not on the path of a GPU"}), ""});
     }
   }
   return join_findings("host.acs", findings, "no bridge tells its access control (only root may read it)");

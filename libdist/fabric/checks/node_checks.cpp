@@ -36,7 +36,7 @@ struct LinkValue {
   std::string_view text;  ///< "16.0", "8"
 };
 
-/// "16.0 GT/s PCIe", "16", or what a virtual function says: "Unknown", 0. A file that is missing says nothing either.
+/// "16.0 GT/s PCIe", "16", or "Unknown" and 0 for a virtual function. A missing file gives no value either.
 LinkValue link_value(const Attribute& attribute) {
   if (attribute.absent()) return {};
   if (!attribute.present()) return {LinkValue::State::unreadable, {}};
@@ -95,7 +95,7 @@ constexpr std::array<LogPattern, 17> log_patterns = {{
     {"Correctable error", Verdict::warn, "reseat the card, and look at the slot's AER counters"},
 }};
 
-/// After this the driver works again, so that what came before is a warning.
+/// After this the driver works again, so that earlier messages are only a warning.
 bool says_recovered(std::string_view line) {
   constexpr std::array<std::string_view, 3> pieces = {"health recovery succeeded", "recovery flow succeeded",
                                                       "health recovery flow"};
@@ -103,7 +103,7 @@ bool says_recovered(std::string_view line) {
                              [line](std::string_view each) { return line.find(each) != std::string_view::npos; });
 }
 
-/// "0000:17:00.0" of a line, by which a recovery is matched with what it heals; empty: none.
+/// "0000:17:00.0" of a line, by which a recovery is matched with the fault that it heals; may be empty.
 std::string_view address_in(std::string_view line) {
   constexpr std::size_t length = 12;
   for (std::size_t at = line.find(':'); at != std::string_view::npos; at = line.find(':', at + 1)) {
@@ -172,7 +172,7 @@ std::string_view layer_name(Sku::Fabric fabric) {
   return fabric == Sku::Fabric::roce ? "Ethernet (RoCE)" : "InfiniBand";
 }
 
-/// What the SKU says against what is there.
+/// Compares the SKU's expectation with what is there.
 Check count_by_sku(const std::vector<std::string>& names, const Sku& sku) {
   const std::uint32_t expected = sku.devices.value_or(1);
   std::string evidence = concat({text::count(names.size(), "device"), " with link layer ", layer_name(sku.fabric)});
@@ -274,7 +274,7 @@ Check check_firmware(const NodeFacts& node, const CheckRequest& request) {
   std::map<std::string, std::set<std::string>> versions_of_board;
   std::vector<Finding> unreadable;
   for (const DeviceFacts* device : judged_devices(node, request)) {
-    const bool has_firmware = !device->pci.path.empty();  // soft-RoCE's file is there, and empty
+    const bool has_firmware = !device->pci.path.empty();  // soft-RoCE's file exists but is empty
     if (device->fw_ver.absent() || (!has_firmware && !device->fw_ver.present())) continue;
     if (!device->fw_ver.present()) {
       unreadable.push_back(
@@ -339,7 +339,8 @@ Check check_affinity(const NodeFacts& node, const CheckRequest& request) {
   std::set<std::string> gpu_nodes;
   for (const GpuFacts& gpu : node.gpus) gpu_nodes.insert(gpu.numa_node.text);
   if (!devices.empty() && devices.size() < gpu_nodes.size()) {
-    return {"ib.affinity", Verdict::pass, "fewer devices than NUMA nodes with GPUs: some GPUs have none nearby", ""};
+    return {"ib.affinity", Verdict::pass, "fewer devices than NUMA nodes with GPUs: some GPUs have no device nearby",
+            ""};
   }
   std::vector<Finding> findings;
   for (const GpuFacts& gpu : node.gpus) {
@@ -371,7 +372,7 @@ Check check_kernel_log(const std::optional<std::vector<std::string>>& lines, con
             concat({"kernel log: ", problem.reason}),
             problem.was_asked_for ? "correct --kernel-log, or allow this process to read it" : ""};
   }
-  std::map<std::string, std::size_t, std::less<>> recovered;  // address: the last line that says so
+  std::map<std::string, std::size_t, std::less<>> recovered;  // address: the last line that reports a recovery
   for (std::size_t i = 0; i < lines->size(); ++i) {
     if (says_recovered((*lines)[i])) recovered[std::string(address_in((*lines)[i]))] = i;
   }

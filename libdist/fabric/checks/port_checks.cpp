@@ -301,7 +301,7 @@ Check check_state(const NodeFacts& node, const CheckRequest& request) {
     findings.push_back(judge_state(each));
     down += each.port->is_active() ? 0U : 1U;
   }
-  // Several ports of many that are down are how a node was cabled rather than how it broke.
+  // If several ports of many are down, the node was probably cabled like that.
   const bool is_expected_whole = request.policy == launch::RdmaPolicy::require || (request.sku && request.sku->devices);
   const bool half_cabled = !is_expected_whole && down >= 2 && down < ports.size() && 2 * down >= ports.size();
   const bool alone = down == ports.size();
@@ -371,7 +371,7 @@ Check check_netdev(const NodeFacts& node, const CheckRequest& request) {
 
 namespace {
 
-/// A counter that is there and is no number, except for what the kernel writes where a device has none.
+/// A counter whose file does not hold a number, except for the kernel's text if a device lacks the counter.
 std::optional<Finding> unreadable_counter(const JudgedPort& each, std::string_view name) {
   const auto found = each.port->counters.find(name);
   if (found == each.port->counters.end() || counter_value(*each.port, name)) return std::nullopt;

@@ -14,8 +14,8 @@ using text::concat;
 constexpr std::string_view memlock_remedy =
     "PropagateResourceLimitsExcept=MEMLOCK in slurm.conf and LimitMEMLOCK=infinity for slurmd";
 
-/// A finite limit below this is taken as too small unless a registration proves otherwise: NCCL registers its buffers
-/// for every peer, and systemd's default of 8 MiB is known to fail.
+/// A finite limit below this counts as too small unless a registration proves otherwise: NCCL registers its buffers for
+/// every peer, and systemd's default of 8 MiB is known to fail.
 constexpr std::uint64_t least_memlock = std::uint64_t{1} << 30;
 
 std::string limit_text(const MemlockFacts& memlock) {
@@ -98,7 +98,7 @@ void judge_nccl_selection(const NodeFacts& node, const CheckRequest& request, st
   if (!requested || requested->empty()) return;
   const NcclSelection selection = NcclSelection::parse(*requested);
   const auto used = ports_nccl_uses(node, request.environment);
-  std::vector<JudgedPort> meant;    // by their full names, or at least of the fabric
+  std::vector<JudgedPort> meant;    // named in full, or at least part of the fabric
   std::vector<JudgedPort> strange;  // Accelerated Networking, iWARP
   std::size_t by_prefix = 0;
   std::set<LinkLayer> layers;
@@ -127,7 +127,7 @@ void judge_nccl_selection(const NodeFacts& node, const CheckRequest& request, st
     findings.push_back(
         {Verdict::fail,
          concat({asked, " also selects ", strange.front().name().to_string(),
-                 iwarp ? ", which is iWARP" : ", which is Accelerated Networking: no part of the fabric"}),
+                 iwarp ? ", which is iWARP" : ", which is Accelerated Networking: not part of the fabric"}),
          wanted.empty() ? "unset NCCL_IB_HCA, or use rdma=off"
                         : concat({"NCCL_IB_HCA=", exact_selection(names_of(wanted))})});
   } else if (slip) {

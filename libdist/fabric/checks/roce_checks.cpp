@@ -17,8 +17,8 @@ std::vector<JudgedPort> roce_ports(const NodeFacts& node, const CheckRequest& re
   return ports;
 }
 
-/// Counters of lost or late packets in ports/N/hw_counters (mlx5, bnxt_re, irdma), and how many in a week are usual. On
-/// a lossless network there are almost none; they mean little without a baseline.
+/// Counters of lost or late packets in ports/N/hw_counters (mlx5, bnxt_re, irdma), and how many are usual in a week. A
+/// lossless network has almost none; they mean little without a baseline.
 struct RetransmissionLimit {
   std::string_view name;
   std::uint64_t most;
@@ -55,7 +55,7 @@ std::string priorities_text(const std::optional<std::uint8_t>& priorities) {
   return out.empty() ? "none" : out;
 }
 
-/// An interface of a RoCE port that tells something about flow or congestion control.
+/// An interface of a RoCE port that reports its flow or congestion control.
 struct QosFacts {
   std::string interface;
   const NetFacts* net = nullptr;
@@ -64,7 +64,7 @@ struct QosFacts {
     return concat({"PFC ", priorities_text(net->flow_control), ", ECN ", priorities_text(net->notifies),
                    " (receiving) ", priorities_text(net->reacts), " (sending)"});
   }
-  /// Nothing keeps or tells the sender from sending too much.
+  /// Nothing keeps the sender from sending too much, or tells it so.
   [[nodiscard]] bool is_lossy() const {
     return net->flow_control == std::uint8_t{0} && net->notifies == std::uint8_t{0} && net->reacts == std::uint8_t{0};
   }

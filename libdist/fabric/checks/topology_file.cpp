@@ -13,7 +13,7 @@ constexpr std::size_t deepest = 32;
 constexpr std::size_t most_functions = 1024;
 
 Error topology_error(std::string_view what) {
-  return {Errc::invalid_argument, concat({"is no topology file of NCCL's: ", what})};
+  return {Errc::invalid_argument, concat({"is not a topology file of NCCL: ", what})};
 }
 
 /// `name="value"` of an element; empty: it is not there.
@@ -34,7 +34,7 @@ struct OpenElement {
   std::string numa_node;  ///< of <cpu>
 };
 
-/// What is read so far.
+/// What has been read so far.
 class TopologyReader {
  public:
   [[nodiscard]] std::optional<Error> open(std::string_view element, bool closes_itself) {
@@ -50,7 +50,7 @@ class TopologyReader {
   }
 
   [[nodiscard]] std::optional<Error> close(std::string_view name) {
-    if (open_.empty() || open_.back().name != name) return topology_error("an element ends that did not begin");
+    if (open_.empty() || open_.back().name != name) return topology_error("it closes an element that is not open");
     open_.pop_back();
     return std::nullopt;
   }

@@ -1,5 +1,5 @@
-// Where a size's GPUs and network cards should be: a topology file of NCCL's, such as Azure's images and NVIDIA's
-// systems have (NCCL_TOPO_FILE), named by the SKU.
+// Where a size's GPUs and network cards should be: a topology file of NCCL, such as Azure's images and NVIDIA's systems
+// have (NCCL_TOPO_FILE), named by the SKU.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ namespace amldist::fabric {
 struct PlacedFunction {
   std::string address;  ///< "0001:00:00.0", lower case
   bool gpu = false;
-  std::string numa_node;             ///< of the <cpu> around it; empty: none
+  std::string numa_node;             ///< of the <cpu> around it; may be empty
   std::vector<std::string> bridges;  ///< the <pci> elements around it, outermost first
 
   friend bool operator==(const PlacedFunction&, const PlacedFunction&) = default;
@@ -29,8 +29,8 @@ inline constexpr std::size_t longest_topology = 1 << 20;
 /// that do not fit each other, too many or too deep ones, no GPU or no card.
 [[nodiscard]] Result<std::vector<PlacedFunction>> parse_topology(std::string_view content);
 
-/// Each GPU and card of the file is at its address, and the cards that the file has nearest to a GPU (below one bridge,
-/// else on one NUMA node) are not on another NUMA node than it.
+/// Whether each GPU and card of the file is at its address, and the cards that the file has nearest to a GPU (below one
+/// bridge, else on one NUMA node) are not on another NUMA node.
 [[nodiscard]] Check check_topology(const NodeFacts& node, const std::vector<PlacedFunction>& expected);
 
 }  // namespace amldist::fabric

@@ -82,7 +82,7 @@ FabricSettings settings_of(const NodeFacts& node, const CheckRequest& request) {
 }
 
 std::string partitions_of(const NodeFacts& node, const CheckRequest& request) {
-  constexpr std::uint16_t key_bits = 0x7fff;  // the highest bit tells members apart
+  constexpr std::uint16_t key_bits = 0x7fff;  // the highest bit distinguishes full from limited members
   const std::int64_t index = nccl_parameter(request.environment, "NCCL_IB_PKEY").value_or(0);
   std::set<std::string> partitions;
   for (const JudgedPort& each : judged_ports(node, request)) {

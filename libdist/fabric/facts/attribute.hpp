@@ -21,7 +21,7 @@ struct Attribute {
 
   [[nodiscard]] bool present() const noexcept { return state == State::present; }
   [[nodiscard]] bool absent() const noexcept { return state == State::absent; }
-  /// The value, or the reason why there is none; used in evidence.
+  /// The value, or the reason why there is no value; used in evidence.
   [[nodiscard]] std::string shown() const;
 };
 

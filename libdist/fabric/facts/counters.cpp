@@ -14,7 +14,7 @@ constexpr std::uint64_t largest = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t closest_samples = 300;
 constexpr std::uint64_t farthest_samples = 24 * 3600;
 
-/// Whether a sample is worth storing: a changed counter is, a reset always is, an unchanged one once a day.
+/// Whether a sample is worth storing: a changed counter always, a reset always, an unchanged one once a day.
 bool is_news(const Sample& last, const Sample& now) {
   const std::uint64_t age = now.time - last.time;
   return now.value < last.value || age >= farthest_samples || (now.value != last.value && age >= closest_samples);

@@ -23,7 +23,7 @@ struct Sample {
   std::uint64_t value = 0;
 };
 
-/// Increase of a counter and its start time; `since` 0: since its last reset, there is no baseline.
+/// Increase of a counter and its start time; `since` 0: since its last reset, because there is no baseline.
 struct Increase {
   std::uint64_t added = 0;
   std::uint64_t since = 0;

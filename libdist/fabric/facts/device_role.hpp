@@ -1,4 +1,4 @@
-// What an RDMA device is for: part of the fabric, or something that only looks like it.
+// The role of an RDMA device: part of the fabric, or something that only looks like it.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@ namespace amldist::fabric {
 enum class DeviceRole {
   fabric,       ///< InfiniBand or RoCE
   accelerator,  ///< Azure's Accelerated Networking: an Ethernet function below the virtual machine's own interface
-  iwarp,        ///< RDMA over TCP: NCCL and UCX have no use for it
-  no_verbs,     ///< nothing that verbs could use: the managers' view of a card's planes (SMI), Cisco's usNIC
+  iwarp,        ///< RDMA over TCP, which NCCL and UCX cannot use
+  no_verbs,     ///< nothing that verbs can use: the managers' view of a card's planes (SMI), Cisco's usNIC
   efa,          ///< AWS's adapter: used through libfabric, not through NCCL's verbs
 };
 
-/// The role of a device. A device with an InfiniBand port is part of the fabric. Accelerated Networking is known by the
-/// driver of its interface's master (hv_netvsc), by Microsoft's PCI vendor id, by its name (mlx5_an*, mana*), or, on a
-/// virtual machine of Hyper-V, as a virtual function without a routable GID. A device without uverbs beside another of
-/// the same PCI function that has it is one for managers only.
+/// The role of a device. A device with an InfiniBand port is part of the fabric. Accelerated Networking is recognised
+/// by the driver of its interface's master (hv_netvsc), by Microsoft's PCI vendor id, by its name (mlx5_an*, mana*),
+/// or, on a virtual machine of Hyper-V, as a virtual function without a routable GID. A device without uverbs beside
+/// another of the same PCI function that has it is only for managers.
 [[nodiscard]] DeviceRole role_of(const NodeFacts& node, const DeviceFacts& device);
 
 /// Whether a function is virtual: it has a physical function, or one of the PCI ids of Mellanox's virtual functions.

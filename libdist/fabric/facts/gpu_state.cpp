@@ -28,7 +28,7 @@ void add_bus_facts(GpuStates& states, const NodeFacts& node) {
     if (found == node.gpus.end() || gpu.pcie_width || !found->current_width.present()) continue;
     const auto now = text::to_number(found->current_width.text, 64);
     const auto most = found->max_width.present() ? text::to_number(found->max_width.text, 64) : std::nullopt;
-    if (!now || !most || *now == 0) continue;  // a virtual machine's bus does not tell
+    if (!now || !most || *now == 0) continue;  // a virtual machine's bus does not report it
     gpu.pcie_width = static_cast<std::uint32_t>(*now);
     gpu.most_pcie_width = static_cast<std::uint32_t>(*most);
   }

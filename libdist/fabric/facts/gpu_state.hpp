@@ -26,11 +26,11 @@ struct FabricMembership {
   std::uint32_t clique = 0;
 };
 
-/// One GPU. What the driver does not support is nullopt.
+/// One GPU. Values that the driver does not support are nullopt.
 struct GpuState {
   std::uint32_t index = 0;
   std::string address;  ///< "0000:01:00.0"
-  std::string problem;  ///< why the driver gives no answer for this GPU ("GPU is lost"); empty: it does
+  std::string problem;  ///< why the driver gives no answer for this GPU ("GPU is lost"); empty if it does
   std::optional<std::uint64_t> ecc_volatile;   ///< uncorrectable errors since the driver was loaded
   std::optional<std::uint64_t> ecc_aggregate;  ///< in the GPU's life
   std::optional<RemappedRows> rows;
@@ -48,12 +48,12 @@ struct GpuStates {
   std::string links_are = "NVLink";  ///< what connects them
   bool asked = false;                ///< a driver was asked; without, all checks are skipped and `problem` says why
   bool timed_out = false;            ///< it did not answer
-  std::string problem;               ///< why the driver as a whole gives no answer; empty: it does
+  std::string problem;               ///< why the driver as a whole gives no answer; empty if it does
   std::string driver;                ///< its version
   std::vector<GpuState> gpus;
 };
 
-/// Adds what the PCI bus says and the driver's library does not: the lanes; and AMD's GPUs themselves, where that
+/// Adds what the PCI bus reports and the driver's library does not: the lanes; and AMD's GPUs themselves if that
 /// library is not installed.
 void add_bus_facts(GpuStates& states, const NodeFacts& node);
 

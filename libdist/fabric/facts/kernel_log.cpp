@@ -15,9 +15,9 @@ namespace amldist::fabric {
 namespace {
 
 constexpr std::size_t longest_log = std::size_t{8} << 20;
-constexpr std::size_t longest_record = 8192;  // sufficient for any record of /dev/kmsg, says the kernel
+constexpr std::size_t longest_record = 8192;  // enough for any record of /dev/kmsg according to the kernel
 
-/// The text after the semicolon of "6,1234,5678,-;mlx5_core 0000:01:00.0: ..."; the whole line if there is none.
+/// The text after the semicolon of "6,1234,5678,-;mlx5_core 0000:01:00.0: ..."; the whole line if it has no semicolon.
 std::string_view message_of(std::string_view record) {
   const auto semicolon = record.find(';');
   const bool has_header = semicolon != std::string_view::npos && record.find(',') < semicolon &&

@@ -1,4 +1,4 @@
-// Reads the kernel log since boot, as far as the kernel's buffer has it.
+// Reads the kernel log since boot, as far as it is still in the kernel's buffer.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace amldist::fabric {
 
 /// Lines of `path` (/dev/kmsg or a text file), at most 8 MiB. Does not wait for new ones. Errors: unavailable, with the
-/// reason (/dev/kmsg needs CAP_SYSLOG where dmesg_restrict is set).
+/// reason (/dev/kmsg needs CAP_SYSLOG if dmesg_restrict is set).
 [[nodiscard]] Result<std::vector<std::string>> read_kernel_log(const std::string& path);
 
 }  // namespace amldist::fabric

@@ -46,8 +46,8 @@ std::optional<std::uint64_t> aer_total(const std::string& path) {
   return text::to_number(std::string_view(content).substr(blank + 1, end - blank - 1), 1'000'000'000'000);
 }
 
-/// The control register of a bridge's ACS capability, from its configuration space; nullopt: it has none, or the reader
-/// is not root and sees the first 64 bytes only.
+/// The control register of a bridge's ACS capability, from its configuration space; nullopt if it lacks the capability,
+/// or the reader is not root and sees the first 64 bytes only.
 std::optional<std::uint16_t> read_acs(const std::string& folder) {
   constexpr std::size_t first_extended = 256;
   constexpr std::uint32_t acs = 0x000d;  // PCI Express Base Specification, 7.7.11
@@ -195,7 +195,7 @@ void name_uverbs(const std::string& sys, std::vector<DeviceFacts>& devices) {
     const Attribute device = read_attribute(concat({folder, "/", name, "/ibdev"}));
     const auto found = std::ranges::find(devices, device.text, &DeviceFacts::name);
     if (!device.present() || found == devices.end()) continue;
-    // A second device of the same PCI function is not the one whose verbs they are.
+    // A second device of the same PCI function has no verbs of its own.
     for (DeviceFacts& each : devices) {
       if (each.uverbs == name) each.uverbs.clear();
     }
@@ -203,7 +203,7 @@ void name_uverbs(const std::string& sys, std::vector<DeviceFacts>& devices) {
   }
 }
 
-/// The last component of what a symbolic link points to; empty without a link.
+/// The last component of a symbolic link's target; empty if it is not a link.
 std::string link_target_name(const std::string& path) {
   std::array<char, 1024> target{};
   const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
@@ -247,8 +247,8 @@ NetFacts read_netdev(const Roots& roots, const std::string& name) {
   return net;
 }
 
-/// The interfaces of the devices, also those that only their GIDs name (a bond). Hyper-V's interfaces name what they
-/// have below them, which tells the function of Accelerated Networking even where it has no link to its master.
+/// The interfaces of the devices, including those that only their GIDs name (a bond). Hyper-V's interfaces name the
+/// interfaces below them, which identifies the function of Accelerated Networking even if it has no link to its master.
 void read_netdevs(const Roots& roots, NodeFacts& node) {
   const std::string& sys = roots.sys;
   for (DeviceFacts& device : node.devices) {
@@ -347,7 +347,7 @@ bool is_given_away(std::string_view driver) noexcept {
 bool share_bridge(std::string_view one, std::string_view other) {
   const auto left = text::split(one, '/');
   const auto right = text::split(other, '/');
-  // ".../pci0000:00/0000:00:01.0/...": only functions, bridges among them, have a point.
+  // ".../pci0000:00/0000:00:01.0/...": only functions, including bridges, have a point in their names.
   for (std::size_t i = 0; i < std::min(left.size(), right.size()) && left[i] == right[i]; ++i) {
     if (left[i].starts_with("pci")) return i + 1 < std::min(left.size(), right.size()) && left[i + 1] == right[i + 1];
   }

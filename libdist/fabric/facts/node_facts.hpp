@@ -1,4 +1,4 @@
-// What one node's sysfs says about its fabric. Nothing is judged here.
+// What one node's sysfs says about its fabric. It is not judged here.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace amldist::fabric {
 /// The driver of a virtual machine's own interface on Hyper-V, the master of an accelerated function.
 inline constexpr std::string_view netvsc_driver = "hv_netvsc";
 
-/// Where the facts come from. Folders other than /sys and /dev describe another machine or a test tree; then what this
-/// process can do with devices is not checked.
+/// Where the facts come from. Folders other than /sys and /dev describe another machine or a test tree; then it is not
+/// checked what this process can do with devices.
 struct Roots {
   std::string sys = "/sys";
   std::string dev = "/dev";
@@ -65,7 +65,8 @@ struct PortFacts {
 struct BridgeFacts {
   std::string address;  ///< "0000:16:01.0"
   Attribute current_width, max_width, current_speed, max_speed;
-  std::optional<std::uint16_t> acs;  ///< access control (ACS Control Register); nullopt: none, or only root may read it
+  std::optional<std::uint16_t>
+      acs;  ///< access control (ACS Control Register); nullopt: not supported, or only root may read it
 };
 
 struct PciFacts {
@@ -102,7 +103,7 @@ struct NetFacts {
   /// Priorities with flow control, and with congestion control as the receiver (roce_np) and as the sender (roce_rp):
   /// bit 3 for priority 3; nullopt: not told.
   std::optional<std::uint8_t> flow_control, notifies, reacts;
-  std::string master;         ///< the interface that it is enslaved to; empty: none
+  std::string master;         ///< the interface that it is enslaved to; may be empty
   std::string driver;         ///< "hv_netvsc", "mlx5_core"; empty: unknown
   std::string master_driver;  ///< of the master
 };
@@ -112,7 +113,7 @@ struct NetworkFunction {
   std::string address;      ///< "0000:17:00.0"
   std::string vendor;       ///< "0x15b3"
   std::string device;       ///< "0x1021"
-  std::string driver;       ///< "mlx5_core"; empty: none is bound
+  std::string driver;       ///< "mlx5_core"; empty if no driver is bound
   bool infiniband = false;  ///< PCI class 0x0207
 };
 
@@ -122,13 +123,13 @@ struct GpuFacts {
   Attribute numa_node;
   bool nvidia = true;
   Attribute current_width, max_width;
-  std::string driver;  ///< the name of the one that it is bound to
+  std::string driver;  ///< the name of the driver that it is bound to
 };
 
-/// Whether this driver has a PCI function for a virtual machine or for a program: no business of ours.
+/// Whether this driver reserves a PCI function for a virtual machine or a program, so that it must not be judged.
 [[nodiscard]] bool is_given_away(std::string_view driver) noexcept;
 
-/// Whether two resolved PCI paths part below a bridge, and not at the root complex.
+/// Whether two resolved PCI paths diverge below a bridge, and not at the root complex.
 [[nodiscard]] bool share_bridge(std::string_view one, std::string_view other);
 
 struct NodeFacts {
@@ -147,7 +148,7 @@ struct NodeFacts {
   bool imex_channel = false;  ///< /dev/nvidia-caps-imex-channels has a channel that this process may open
   Attribute mlx5_version;     ///< module/mlx5_core/version: present with MLNX_OFED only
   Attribute gpu_version;      ///< module/nvidia/version, else module/amdgpu/version
-  std::string peer_memory;    ///< the kernel module that provides GPUDirect: "nvidia_peermem 535.1"; empty: none
+  std::string peer_memory;    ///< the kernel module that provides GPUDirect: "nvidia_peermem 535.1"; may be empty
 };
 
 /// Most devices and ports that are examined; real nodes have up to 32.

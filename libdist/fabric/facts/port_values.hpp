@@ -32,7 +32,7 @@ enum class PhysicalState {
 struct Rate {
   double gbps = 0;
   std::uint32_t lanes = 0;
-  std::string speed;  ///< "NDR"; empty if the kernel reports none
+  std::string speed;  ///< "NDR"; empty if the kernel reports no name
 };
 [[nodiscard]] std::optional<Rate> parse_rate(std::string_view text);
 
@@ -51,7 +51,7 @@ struct Gid {
   [[nodiscard]] bool is_unconfigured() const noexcept;
   /// ::ffff:a.b.c.d, also below the multicast prefix ff0e.
   [[nodiscard]] bool is_ipv4() const noexcept;
-  /// Bytes 4 and 5: InfiniBand's FLID, by which routers find a subnet; 0 without one.
+  /// Bytes 4 and 5: InfiniBand's FLID, by which routers find a subnet; 0 if it has no FLID.
   [[nodiscard]] std::uint16_t flid() const noexcept;
   [[nodiscard]] std::string to_string() const;
 

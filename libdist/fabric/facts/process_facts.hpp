@@ -11,8 +11,8 @@
 
 namespace amldist::fabric {
 
-/// Result of opening /dev/infiniband/uverbsN. We open it ourselves because libibverbs reports ENOENT where the kernel
-/// says EACCES.
+/// Result of opening /dev/infiniband/uverbsN. We open it ourselves because libibverbs reports ENOENT even if the kernel
+/// returns EACCES.
 struct DeviceNodeFacts {
   std::string device;  ///< "mlx5_0"
   std::string path;

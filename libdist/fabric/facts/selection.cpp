@@ -12,7 +12,7 @@
 namespace amldist::fabric {
 namespace {
 
-constexpr std::size_t most_entries = 32;  // MAX_IB_DEVS: NCCL ignores any more
+constexpr std::size_t most_entries = 32;  // MAX_IB_DEVS: NCCL ignores further entries
 
 /// atoi(): leading blanks, a sign, digits, no errors.
 int as_atoi(std::string_view text) {
@@ -42,7 +42,7 @@ int roce_version(const GidEntry& entry) noexcept {
   return entry.type.starts_with("IB/RoCE v1") || entry.type.starts_with("RoCE v1") ? 1 : -1;
 }
 
-/// The entry at an index; a zero GID if the table has none.
+/// The entry at an index; a zero GID if the table lacks it.
 GidEntry entry_at(const PortFacts& port, std::uint32_t index) {
   const auto found = std::ranges::find(port.gids, index, &GidEntry::index);
   return found == port.gids.end() ? GidEntry{index, {}, "", ""} : *found;
@@ -113,7 +113,7 @@ bool is_better(const GidEntry& candidate, const GidEntry& current, const GidPref
 }  // namespace
 
 NcclSelection NcclSelection::parse(std::string_view text, Grammar grammar) {
-  constexpr std::size_t longest_name = 63;  // NCCL's buffer; what does not fit is cut off
+  constexpr std::size_t longest_name = 63;  // NCCL's buffer; the rest is cut off
   NcclSelection out;
   out.exclude_ = text.starts_with('^');
   if (out.exclude_) text.remove_prefix(1);
@@ -151,7 +151,7 @@ bool NcclSelection::takes_by_prefix_only(std::string_view device, std::uint32_t 
 
 namespace {
 
-/// Whether a name fits a pattern with at most one range: "mlx5_ib[0-7]:1".
+/// Whether a name matches a pattern with at most one range: "mlx5_ib[0-7]:1".
 bool fits_range(std::string_view pattern, std::string_view name) {
   const auto open = pattern.find('[');
   const auto close = pattern.find(']', std::min(open, pattern.size()));

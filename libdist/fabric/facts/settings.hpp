@@ -23,7 +23,7 @@ inline constexpr std::string_view nvml_library = "AMLDIST_NVML";
 /// The policy by which a world verifies its fabric: AMLDIST_RDMA and AMLDIST_RDMA_SKU, as the plugin sets them.
 struct WorldPolicy {
   launch::RdmaPolicy rdma = launch::RdmaPolicy::off;
-  std::string sku;  ///< empty: no SKU is named
+  std::string sku;  ///< empty if no SKU is named
 
   /// Errors: invalid_argument, with the variable, its value and the valid values.
   [[nodiscard]] static Result<WorldPolicy> read(const EnvironmentReader& environment);

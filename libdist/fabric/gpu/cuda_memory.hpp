@@ -1,5 +1,5 @@
-// Memory of a GPU, for what only it can show: whether a card reads it directly, and how fast NCCL is. The CUDA driver
-// and NCCL are loaded at run time, in a process of its own that may be killed.
+// Memory of a GPU, to test what cannot be tested otherwise: whether a card reads it directly, and how fast NCCL is. The
+// CUDA driver and NCCL are loaded at run time, in a process of their own that may be killed.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct CudaApi {
 /// sentence.
 [[nodiscard]] Result<CudaApi> load_cuda(const std::string& named);
 
-/// The PCI addresses of the GPUs that this process may use, in CUDA's order and in small letters.
+/// The PCI addresses of the GPUs that this process may use, in CUDA's order and in lower case.
 [[nodiscard]] std::vector<std::string> gpu_addresses(const CudaApi& api);
 
 /// Memory on one GPU.
@@ -55,7 +55,7 @@ class CudaMemory {
 
   [[nodiscard]] void* address() const noexcept { return address_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  /// A DMA-BUF of the memory; none where driver or GPU cannot.
+  /// A DMA-BUF of the memory; invalid if driver or GPU cannot make one.
   [[nodiscard]] FileDescriptor exported() const;
 
  private:

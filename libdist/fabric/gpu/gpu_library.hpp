@@ -1,11 +1,11 @@
-// Functions of a vendor's library, found while the program runs.
+// Functions of a vendor's library, looked up at run time.
 #pragma once
 
 #include <dlfcn.h>
 
 namespace amldist::fabric {
 
-/// nullptr: this release of the library lacks it.
+/// nullptr if this release of the library lacks it.
 template <typename Function>
 void find_function(void* library, Function*& target, const char* name) {
   target = reinterpret_cast<Function*>(::dlsym(library, name));

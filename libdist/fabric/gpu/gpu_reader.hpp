@@ -13,7 +13,7 @@ namespace amldist::fabric {
 enum class GpuVendor { nvidia, amd };
 
 /// In a process of its own, which is killed after `timeout`: a driver with a sick GPU may hang. `library`: empty for
-/// the vendor's own. Without the library nothing was asked.
+/// the vendor's own. Without the library the GPUs are not asked.
 [[nodiscard]] GpuStates read_gpu_states(GpuVendor vendor, const std::string& library,
                                         std::chrono::milliseconds timeout);
 

@@ -50,10 +50,10 @@ Result<NcclFunctions> load_functions(const std::string& named) {
   find_function(library, out.error_string, "ncclGetErrorString");
   const bool whole = out.init_all != nullptr && out.all_reduce != nullptr && out.group_start != nullptr &&
                      out.group_end != nullptr && out.error_string != nullptr;
-  return whole ? Result(out) : Result<NcclFunctions>(Error{Errc::unavailable, concat({name, " is no NCCL"})});
+  return whole ? Result(out) : Result<NcclFunctions>(Error{Errc::unavailable, concat({name, " is not NCCL"})});
 }
 
-/// One GPU's part. Nothing is given back: the process ends.
+/// One GPU's part. Nothing is freed: the process ends.
 struct Part {
   void* context = nullptr;
   void* stream = nullptr;
@@ -64,7 +64,7 @@ class AllReduce {
  public:
   AllReduce(const CudaApi& cuda, const NcclFunctions& nccl) : cuda_(cuda), nccl_(nccl) {}
 
-  /// Empty: all is prepared.
+  /// Prepares the GPU; returns an empty text on success.
   std::string prepare(int gpus) {
     std::vector<int> devices;
     for (int device = 0; device < gpus; ++device) {
@@ -159,7 +159,7 @@ NcclSpeed measure_nccl(const std::string& cuda, const std::string& nccl, std::ch
   auto child = ChildProcess::fork([&] {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // if the parent is killed, this must end too
     amldist::write_all(pipe->writing.get(), measured(cuda, nccl));
-    ::_exit(0);  // without the libraries' own ends: they may wait for each other
+    ::_exit(0);  // without the libraries' destructors, which may wait for each other
   });
   if (!child) return failure_of(child.error().message);
   pipe->writing = FileDescriptor();

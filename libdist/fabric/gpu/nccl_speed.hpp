@@ -1,5 +1,5 @@
-// The bus bandwidth of NCCL's allreduce between the GPUs of one node, as nccl-tests counts it: what NVLink, or what
-// stands in for it, really carries.
+// The bus bandwidth of NCCL's allreduce between the GPUs of one node, computed as nccl-tests does: what NVLink, or its
+// replacement, really carries.
 #pragma once
 
 #include <chrono>
@@ -11,10 +11,10 @@
 namespace amldist::fabric {
 
 struct NcclSpeed {
-  std::string problem;  ///< why nothing was measured; empty: it was
-  bool failed = false;  ///< there was something to measure, and it did not go well
+  std::string problem;  ///< why nothing was measured; empty if it was
+  bool failed = false;  ///< the measurement was possible but failed
   std::uint32_t gpus = 0;
-  double gigabytes = 0;  ///< a second
+  double gigabytes = 0;  ///< per second
 };
 
 /// In a process of its own, which is killed after `timeout`. `cuda` and `nccl`: empty for the usual libraries.

@@ -15,7 +15,7 @@ namespace {
 
 using text::concat;
 
-// From NVIDIA's nvml.h, whose ABI is stable: what is used here, with its numbers.
+// The types and numbers used here, from NVIDIA's nvml.h, whose ABI is stable.
 using NvmlDevice = struct NvmlDeviceHandle*;
 using NvmlReturn = int;
 constexpr NvmlReturn nvml_success = 0;
@@ -52,7 +52,7 @@ struct FieldValue {
 };
 constexpr unsigned link_speed_field = 164;  // NVML_FI_DEV_NVLINK_GET_SPEED, in MB/s
 
-/// The functions that this node's library has. Only those of the first group must be there.
+/// The functions that this node's library has. Only the first group is required.
 struct Nvml {
   NvmlReturn (*init)() = nullptr;
   NvmlReturn (*count)(unsigned*) = nullptr;
@@ -117,7 +117,7 @@ std::optional<FabricMembership> membership_of(const Nvml& nvml, NvmlDevice devic
   return out;
 }
 
-/// The lowest speed of the active links in MB/s; nullopt: not told.
+/// The lowest speed of the active links in MB/s; nullopt if not reported.
 std::optional<std::uint32_t> slowest_link(const Nvml& nvml, NvmlDevice device, const std::vector<bool>& links) {
   std::optional<std::uint32_t> slowest;
   for (unsigned link = 0; nvml.field_values != nullptr && link < links.size(); ++link) {

@@ -7,8 +7,8 @@
 
 namespace amldist::fabric {
 
-/// `library`: empty for libnvidia-ml.so.1; without it nothing was asked. In this process: a driver with a sick GPU may
-/// hang, see gpu_reader.hpp.
+/// `library`: empty for libnvidia-ml.so.1; without it the GPUs are not asked. Runs in this process: a driver with a
+/// sick GPU may hang, see gpu_reader.hpp.
 [[nodiscard]] GpuStates ask_nvml(const std::string& library);
 
 }  // namespace amldist::fabric

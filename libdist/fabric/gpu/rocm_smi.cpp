@@ -15,7 +15,7 @@ namespace {
 
 using text::concat;
 
-// From AMD's rocm_smi.h: what is used here, with its numbers. Only functions whose types never changed are.
+// The types and numbers used here, from AMD's rocm_smi.h. Only functions whose types never changed are used.
 using RsmiStatus = int;
 constexpr RsmiStatus rsmi_success = 0;
 constexpr int driver_component = 0;   // RSMI_SW_COMP_DRIVER
@@ -40,7 +40,7 @@ struct PageRecord {
   int status;
 };
 
-/// The functions that this node's library has. Only those of the first group must be there.
+/// The functions that this node's library has. Only the first group is required.
 struct Rsmi {
   RsmiStatus (*init)(std::uint64_t) = nullptr;
   RsmiStatus (*count)(std::uint32_t*) = nullptr;

@@ -28,7 +28,7 @@ void visit_fields(const Check& check, Visitor& visit) {
   visit("remedy", std::string_view(check.remedy));
 }
 
-/// A node's report with what it is about.
+/// A node's report and its subject.
 struct NodeReport {
   const std::string& host;
   const Report& report;

@@ -13,7 +13,7 @@ using text::concat;
 constexpr std::size_t longest_evidence = 400;
 constexpr std::size_t most_passes = 2;  // for passes, examples suffice
 
-/// Orders verdicts: fail, warn, unknown, pass. A skip says nothing about anything that exists.
+/// Orders verdicts: fail, warn, unknown, pass. A skip does not count.
 int severity(Verdict verdict) noexcept {
   switch (verdict) {
     case Verdict::fail:

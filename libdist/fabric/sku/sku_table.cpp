@@ -128,7 +128,7 @@ std::vector<std::string_view> words_of(std::string_view line) {
   return words;
 }
 
-/// Applies the words after the name. Returns what is wrong with the first bad one, or nullopt.
+/// Applies the words after the name. Returns what is wrong with the first invalid one, or nullopt.
 std::optional<std::string> apply_words(Sku& sku, const std::vector<std::string_view>& words) {
   bool has_fabric = false;
   for (std::size_t i = 1; i < words.size(); ++i) {

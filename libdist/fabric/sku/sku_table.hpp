@@ -33,7 +33,7 @@ struct Sku {
   bool needs_gpudirect = false;            ///< gpudirect=require
   std::optional<std::uint32_t> gpus;       ///< gpus=N: exactly N
   std::string source;                      ///< its origin: a file and line, or the naming rule
-  bool is_guessed = false;                 ///< no line fits: only the rule for names says something
+  bool is_guessed = false;                 ///< no line matches: only the naming rule applies
   std::string nearest;                     ///< if guessed: the name in the table that it resembles most; may be empty
 
   /// Whether the node has RDMA devices that can be verified.
@@ -61,7 +61,7 @@ class SkuTable {
   [[nodiscard]] Result<Sku> find(std::string_view name) const;
 
   [[nodiscard]] std::size_t size() const noexcept { return lines_.size(); }
-  /// All lines, in the order in which they are tried; the name is the one that the line has.
+  /// All lines, in the order in which they are tried, each with the name that it contains.
   [[nodiscard]] std::vector<Sku> all() const;
 
  private:
@@ -71,13 +71,13 @@ class SkuTable {
     Sku sku;
   };
   [[nodiscard]] Result<Sku> find_by_metadata(const std::string& file) const;
-  /// The name in the table with the fewest changes from `wanted`, at most three; empty: none is near.
+  /// The name in the table with the fewest changes from `wanted`, at most three; empty if no name is that near.
   [[nodiscard]] std::string nearest(const std::string& wanted) const;
 
   std::vector<Line> lines_;
 };
 
-/// compute.vmSize of what Azure's instance metadata service answers; nullopt: it is not there, or no name.
+/// compute.vmSize of an answer of Azure's instance metadata service; nullopt if it is missing or not a name.
 [[nodiscard]] std::optional<std::string> size_of_metadata(std::string_view metadata);
 
 /// The table in use: the file that `explicit_file` names (it must be readable), else /etc/aml-dist/skus.conf if it

@@ -312,7 +312,7 @@ TEST(FabricTally, OneSickNodeDecidesForAllAndIsToldOnce) {
 
 step::FabricVote killed_check(launch::RdmaPolicy policy) {
   step::FabricVote vote{1, 2, policy, false, "-", "rdma=require failed on node1: ib.helper: killed"};
-  vote.ended = true;
+  vote.killed = true;
   return vote;
 }
 
@@ -329,7 +329,7 @@ TEST(FabricTally, AKilledCheckIsToldOnceAndOnlyWhereNothingElseFailed) {
   EXPECT_FALSE(after_another.line()) << "node0 has said itself why";
 }
 
-TEST(FabricVote, OfAKilledCheckIsReadAsItWasWritten) {
+TEST(FabricVote, KilledCheckIsReadAsWritten) {
   const step::FabricVote vote = killed_check(launch::RdmaPolicy::require);
   EXPECT_EQ(step::FabricVote::parse(vote.to_datagram(5), 5), vote);
 }

@@ -25,7 +25,7 @@ struct VerbsFailure {
   std::uint32_t wc_status = 0;
 };
 
-/// nullopt: success.
+/// nullopt on success.
 using VerbsOutcome = std::optional<VerbsFailure>;
 
 /// Port and addressing of one end.
@@ -107,7 +107,7 @@ class RdmaDevice {
   ibv_gid gid_{};
 };
 
-/// Which memory a write reads.
+/// The memory that a write reads.
 enum class Source { host, gpu };
 
 /// A queue pair with its completion queue. The device must outlive it.
@@ -117,7 +117,7 @@ class RdmaLink {
   [[nodiscard]] LinkAddress address() const noexcept;
   /// Brings the queue pair to ready-to-send towards the peer.
   [[nodiscard]] VerbsOutcome connect(const LinkAddress& peer);
-  /// Begins such a write; each needs one finish_write(). Four at once at most.
+  /// Starts such a write; each needs one finish_write(). Four at once at most.
   [[nodiscard]] VerbsOutcome start_write(std::size_t from, std::uint64_t to, std::uint32_t bytes,
                                          Source source = Source::host);
   [[nodiscard]] VerbsOutcome finish_write(Clock::time_point deadline) { return wait(deadline); }

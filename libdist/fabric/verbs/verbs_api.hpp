@@ -33,7 +33,7 @@ struct VerbsApi {
   int (*destroy_qp)(ibv_qp*) = nullptr;
 };
 
-/// The name of the file that the functions are from, with links followed: "libibverbs.so.1.14.44.0". Empty: unknown.
+/// The name of the file that contains the functions, with links followed: "libibverbs.so.1.14.44.0". Empty if unknown.
 [[nodiscard]] std::string library_file(const VerbsApi& api);
 
 /// Loads `named` if it is not empty, else libibverbs.so.1, and never unloads it. Errors: unavailable, with dlerror()'s

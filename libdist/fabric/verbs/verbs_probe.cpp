@@ -33,8 +33,8 @@ void put(ShortText& target, std::string_view text) {
 
 std::string get(const ShortText& source) { return {source.data(), ::strnlen(source.data(), source.size())}; }
 
-/// What the probing process writes to shared memory. Each field is written once, so a killed process leaves what it had
-/// found so far.
+/// The probing process's results in shared memory. Each field is written once, so that a killed process leaves what it
+/// had found so far.
 struct Findings {
   ShortText stage{};
   ShortText load_problem{};
@@ -187,7 +187,7 @@ VerbsFacts probe_verbs(const NodeFacts& node, const CheckRequest& request, std::
     return facts;
   }
   const bool ended = child->wait_until(Clock::now() + timeout).has_value();
-  if (!ended) {  // a child in an uninterruptible call does not die now
+  if (!ended) {  // a child in an uninterruptible call does not end now
     child->kill(SIGKILL);
     static_cast<void>(child->wait_until(Clock::now() + std::chrono::milliseconds(1)));
   }

@@ -9,8 +9,9 @@
 
 namespace amldist::fabric {
 
-/// Tries every judged device, in a separate process that is killed after `timeout`, so that a hanging driver blocks
-/// nobody else. Call it from a single-threaded program. A build without libibverbs' headers reports that as the reason.
+/// Tries every judged device, in a separate process that is killed after `timeout`, so that a hanging driver does not
+/// block the caller. Call it from a single-threaded program. A build without libibverbs' headers reports that as the
+/// reason.
 [[nodiscard]] VerbsFacts probe_verbs(const NodeFacts& node, const CheckRequest& request,
                                      std::chrono::milliseconds timeout);
 

@@ -1,4 +1,4 @@
-// Stands in for the probe in a build without libibverbs' headers: verification reports that instead of passing.
+// Replaces the probe in a build without libibverbs' headers: verification reports that instead of passing.
 #include "fabric/verbs/verbs_probe.hpp"
 
 namespace amldist::fabric {

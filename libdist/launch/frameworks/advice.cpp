@@ -10,7 +10,7 @@ using text::concat;
 
 std::optional<std::string> gpu_advice(const Spec& spec, const Identity& identity,
                                       const EnvironmentReader& environment) {
-  // A launcher is one task and uses all GPUs that it sees. JAX is told its devices explicitly.
+  // A launcher is one task and uses all GPUs that it sees. JAX gets its devices explicitly.
   if (spec.launch == Launch::per_node || spec.kind == Kind::jax) return std::nullopt;
   const std::uint32_t gpus = visible_gpus(environment).value_or(0);
   const std::uint32_t tasks = identity.local_size;

@@ -11,7 +11,7 @@
 
 namespace amldist::launch {
 
-/// Warns where a node's tasks, the GPUs that a task sees, and LOCAL_RANK do not fit. `environment` is rank 0's.
+/// Warns if a node's tasks, the GPUs that a task sees, and LOCAL_RANK do not fit. `environment` is rank 0's.
 [[nodiscard]] std::optional<std::string> gpu_advice(const Spec& spec, const Identity& identity,
                                                     const EnvironmentReader& environment);
 

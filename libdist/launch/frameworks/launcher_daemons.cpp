@@ -6,7 +6,7 @@
 namespace amldist::launch {
 
 bool is_launcher_daemon(std::string_view program) noexcept {
-  // Sources: Open MPI's plm/slurm and PRRTE's (orted, prted); Hydra's bootstrap in MPICH and Intel MPI; MVAPICH's
+  // Sources: plm/slurm of Open MPI and PRRTE (orted, prted); Hydra's bootstrap in MPICH and Intel MPI; MVAPICH's
   // mpirun_rsh.
   constexpr auto daemons = std::to_array<std::string_view>(
       {"orted", "prted", "hydra_pmi_proxy", "hydra_bstrap_proxy", "pmi_proxy", "mpispawn"});

@@ -116,7 +116,7 @@ void hide_rank_clues(const TaskFacts& task, EnvironmentPatch& patch) {
   }
 }
 
-/// Gloo resolves the host's own name. Where that is loopback, Gloo must be told the interface.
+/// Gloo resolves the host's own name. If that gives loopback, Gloo must be told the interface.
 void set_gloo_interface(const StepPlan& plan, const EnvironmentReader& inherited, EnvironmentPatch& patch) {
   const bool stale = inherited("GLOO_SOCKET_IFNAME") && !users_own(inherited, "GLOO_SOCKET_IFNAME");
   if (stale) patch.unset("GLOO_SOCKET_IFNAME");
@@ -265,13 +265,13 @@ Result<EnvironmentPatch> task_environment(const StepPlan& plan, std::uint32_t ra
   EnvironmentPatch patch;
   remove_leftovers(inherited, patch);
   set_common(task, patch);
-  if (auto translated = translate(task, patch); !translated) return translated.error();
+  if (auto status = translate(task, patch); !status) return status.error();
   set_tasks_per_node(task, patch);
   hide_rank_clues(task, patch);
   set_gloo_interface(plan, inherited, patch);
   set_fabric(plan, inherited, patch);
   set_own_names(plan, patch);
-  if (auto fits = check_lengths(patch); !fits) return fits.error();
+  if (auto status = check_lengths(patch); !status) return status.error();
   return patch;
 }
 

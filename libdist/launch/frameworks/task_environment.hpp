@@ -22,7 +22,7 @@ struct StepPlan {
   Placement placement;
   Rendezvous rendezvous;
   std::string step_name;            ///< "JOB.STEP"
-  std::string gloo_interface = {};  ///< for GLOO_SOCKET_IFNAME where the node's own name is loopback; else empty
+  std::string gloo_interface = {};  ///< for GLOO_SOCKET_IFNAME if the node's own name is loopback; else empty
   /// Settings that make NCCL and UCX use the verified ports, or use sockets on all nodes. The user's own settings win.
   std::vector<std::pair<std::string, std::string>> fabric_settings = {};
 };

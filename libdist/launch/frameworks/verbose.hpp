@@ -1,4 +1,4 @@
-// What `verbose` says of a step, from srun or, where there is none (--async), from rank 0's node.
+// What `verbose` prints about a step, from srun or, if no srun lives (--async), from rank 0's node.
 #pragma once
 
 #include <string>

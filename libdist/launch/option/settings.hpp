@@ -20,7 +20,7 @@ inline constexpr std::string_view step_secret = "AMLDIST_STEP_SECRET";
 /// The table, sorted by name.
 [[nodiscard]] std::span<const SettingDescription> setting_descriptions() noexcept;
 
-/// Whether a world without a secret, or with one that others may have read, is refused.
+/// Whether to refuse a world that has no secret, or one that others may have read.
 enum class SecretPolicy : std::uint8_t { prefer, require };
 
 }  // namespace amldist::launch

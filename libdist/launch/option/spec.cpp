@@ -30,7 +30,7 @@ constexpr std::array<std::string_view, 4> pairs_names = {"off", "ring", "log", "
 
 Error invalid(std::string message) { return {Errc::invalid_argument, std::move(message)}; }
 
-/// "; did you mean 'x'?" or the whole list.
+/// "; did you mean 'x'?", or the list of candidates.
 std::string suggestion(std::string_view word, std::span<const std::string_view> candidates) {
   if (const auto near = text::nearest(word, candidates)) return concat({": did you mean '", *near, "'?"});
   return concat({": use one of ", text::join(candidates)});
@@ -180,7 +180,7 @@ struct Key {
   unsigned kinds;  ///< kinds that accept the key
   Setter set;
   std::string_view same_as = {};  ///< alias of this key; giving both is an error
-  std::string_view bare = {};     ///< what the key alone stands for; empty: it needs a value
+  std::string_view bare = {};     ///< the value of the key written alone; empty: it needs a value
 };
 
 using C = CountAssertions;
@@ -199,8 +199,7 @@ constexpr std::array keys = {
     Key{"master_port", "N", "MASTER_PORT, 1 to 65535", any_kind, plain<set_master_port>},
     Key{"rdma", "require|prefer|off", "verify RDMA on every node before the tasks start", any_kind,
         set_policy<&Spec::rdma>},
-    Key{"rdma_pairs", "off|ring|log|all", "which nodes write to each other before that", any_kind,
-        plain<set_rdma_pairs>},
+    Key{"rdma_pairs", "off|ring|log|all", "which nodes write to each other for that", any_kind, plain<set_rdma_pairs>},
     Key{"health", "require|prefer|off", "verify GPUs and hosts before the tasks start", any_kind,
         set_policy<&Spec::health>},
     Key{"trace",
@@ -210,13 +209,13 @@ constexpr std::array keys = {
         plain<set_trace>,
         {},
         "on"},
-    Key{"hang", "SECONDS", "notice a step that stands still, name the culprit", any_kind, plain<set_hang>},
+    Key{"hang", "SECONDS", "report a step that makes no progress, and the rank at fault", any_kind, plain<set_hang>},
     Key{"hang_action", "report|end", "what to do then (default: end the step, status 75)", any_kind,
         plain<set_hang_action>},
     Key{"verbose", "", "print what was computed and from which facts", any_kind, nullptr},
     Key{"node_count", "N", "assert: nodes of the step", any_kind, set_count<&C::nodes, 1, max_count>},
     Key{"process_count", "N", "assert: tasks of the step", any_kind, set_count<&C::processes, 1, max_count>},
-    Key{"process_count_per_node", "N", "assert: tasks on every node", any_kind, set_processes_per_node},
+    Key{"process_count_per_node", "N", "assert: tasks on each node", any_kind, set_processes_per_node},
     Key{"process_count_per_instance", "N", "the same, as named in job files", any_kind, set_processes_per_node,
         "process_count_per_node"},
     Key{"worker_count", "N", "workers (unset: the remaining tasks)", bit(Kind::tensorflow),
@@ -362,9 +361,9 @@ Result<Spec> parse_spec(std::string_view text) {
   }
   std::array<bool, keys.size()> seen{};
   for (std::size_t i = 1; i < pieces.size(); ++i) {
-    if (auto applied = apply_key(spec, pieces[i], seen); !applied) return applied.error();
+    if (auto status = apply_key(spec, pieces[i], seen); !status) return status.error();
   }
-  if (auto fits = check_together(spec); !fits) return fits.error();
+  if (auto status = check_together(spec); !status) return status.error();
   return spec;
 }
 

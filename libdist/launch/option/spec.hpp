@@ -53,7 +53,7 @@ enum class RdmaPolicy { require, prefer, off };
 /// 4, ... further, in pairs; every one to every other.
 enum class RdmaPairs { off, ring, log, all };
 
-/// What follows when a step stands still for hang= seconds: a line, or a line and the step's end.
+/// What to do with a step that makes no progress for hang= seconds: report it, or report it and end the step.
 enum class HangAction { report, end };
 
 /// Counts of the step that the user asserts. Unset: not asserted.

@@ -12,7 +12,7 @@ namespace {
 
 using text::concat;
 
-/// The six variables of one launcher; "" where it has none.
+/// The six variables of one launcher; "" for those that it does not set.
 struct LauncherVariables {
   std::string_view source;
   std::string_view rank;
@@ -60,7 +60,7 @@ class Reader {
     return std::optional(static_cast<std::uint32_t>(*parsed));
   }
 
-  /// Checks that `name`, where it is set, equals our value, which was read from `our_name`.
+  /// Checks that `name`, if set, equals our value, which was read from `our_name`.
   [[nodiscard]] Result<void> agrees(std::string_view name, std::uint32_t ours, std::string_view our_name) const {
     const auto theirs = number(name);
     if (!theirs) return theirs.error();
@@ -104,7 +104,7 @@ Result<ProcessIdentity> read_variables(const Reader& reader, const LauncherVaria
   return out;
 }
 
-/// Whether the environment has a stamp, and from which step.
+/// Whether the environment has a stamp, and of which step.
 enum class Stamped : std::uint8_t { no, by_this_step, by_an_outer_step };
 
 Stamped stamped(const Reader& reader) {
@@ -113,7 +113,7 @@ Stamped stamped(const Reader& reader) {
   return reader.is_own_step(stamp.substr(0, stamp.find(' '))) ? Stamped::by_this_step : Stamped::by_an_outer_step;
 }
 
-/// The launcher closest to this process; nullptr: none started it.
+/// The launcher closest to this process; nullptr if no launcher started it.
 const LauncherVariables* nearest_launcher(const Reader& reader, int own_pid) {
   const bool ranked = reader.has("RANK") && reader.has("WORLD_SIZE");
   const bool in_step = reader.is_in_step() && reader.has(slurm.rank);
@@ -179,7 +179,7 @@ Result<void> check_agreement(const Reader& reader, const LauncherVariables& chos
                              Pair{other.local_rank, id.local_rank, chosen.local_rank},
                              Pair{other.local_size, id.local_size, chosen.local_size}}) {
       if (!pair.ours) continue;
-      if (auto agree = reader.agrees(pair.theirs, *pair.ours, pair.our_name); !agree) return agree;
+      if (auto status = reader.agrees(pair.theirs, *pair.ours, pair.our_name); !status) return status;
     }
     return {};
   };
@@ -193,7 +193,7 @@ Result<void> check_agreement(const Reader& reader, const LauncherVariables& chos
   for (const Question& each : {Question{ask.slurm, slurm_whole}, Question{ask.pmix, pmix}, Question{ask.pmi, pmi},
                                Question{ask.open_mpi, mpirun}, Question{ask.names, generic}}) {
     if (!each.is_asked) continue;
-    if (auto agree = same(each.variables); !agree) return agree;
+    if (auto status = same(each.variables); !status) return status;
   }
   return {};
 }
@@ -206,7 +206,7 @@ Result<ProcessIdentity> read_process_identity(const EnvironmentReader& environme
   if (launcher == nullptr) return ProcessIdentity();
   auto identity = read_variables(reader, *launcher);
   if (!identity) return identity;
-  if (auto same = check_agreement(reader, *launcher, *identity); !same) return same.error();
+  if (auto status = check_agreement(reader, *launcher, *identity); !status) return status.error();
   return identity;
 }
 

@@ -1,4 +1,4 @@
-// The rank and size of the calling process, whoever started it: the plugin, torchrun, mpirun, or Slurm with any MPI
+// The rank and size of the calling process, whatever started it: the plugin, torchrun, mpirun, or Slurm with any MPI
 // type.
 //
 // The launcher closest to the process decides; variables that an outer launcher left behind are ignored:
@@ -28,7 +28,7 @@
 
 namespace amldist::launch {
 
-/// What the environment says. Local numbers are set only where the launcher gives them.
+/// What the environment says. Local numbers are set only if the launcher gives them.
 struct ProcessIdentity {
   std::uint32_t rank = 0;
   std::uint32_t size = 1;

@@ -56,8 +56,8 @@ Result<Placement> derive(const EnvironmentReader& environment, Hostlist hosts, c
   if (!counts_text) return missing("SLURM_STEP_TASKS_PER_NODE");
   const auto counts = parse_tasks_per_node(*counts_text);
   if (!counts) return counts.error();
-  // Checked first: the text comes from the user, and building the map takes time in proportion to the tasks.
-  if (auto fits = check_counts(*counts, own_node); !fits) return fits.error();
+  // Checked first: the text comes from the user, and the time to build the map is proportional to the tasks.
+  if (auto status = check_counts(*counts, own_node); !status) return status.error();
   const auto distribution =
       parse_distribution(environment("SLURM_DISTRIBUTION").value_or(""),
                          read_number(environment, "SLURM_DIST_PLANESIZE"), own_node.tasks, own_node.nodes);
@@ -119,7 +119,7 @@ Result<Placement> read_placement(const EnvironmentReader& environment, const std
     return Placement{std::move(*hosts), std::move(*map), Provenance::exact, "slurmctld's step layout"};
   }();
   if (!placement) return placement.error();
-  if (auto agrees = check_against(*placement, own_node); !agrees) return agrees.error();
+  if (auto status = check_against(*placement, own_node); !status) return status.error();
   return placement;
 }
 

@@ -152,7 +152,7 @@ Result<TaskMap> TaskMap::from_tasks_per_node(std::span<const TasksRun> tasks_per
   }
   if (distribution.kind == Distribution::Kind::cyclic) round = 1;
   if (distribution.kind == Distribution::Kind::plane) round = std::max(1U, distribution.plane_size);
-  if (auto dealt = deal_in_rounds(tasks_per_node, round, append); !dealt) return dealt.error();
+  if (auto status = deal_in_rounds(tasks_per_node, round, append); !status) return status.error();
   return std::move(map).finish(nodes);
 }
 
@@ -182,7 +182,7 @@ Result<TaskMap> TaskMap::parse(std::string_view vector, std::uint32_t size, std:
   const auto triples = parse_vector(vector);
   if (!triples) return triples.error();
   TaskMap map;
-  std::uint32_t appended = 0;  // blocks before equal neighbours are merged: what reading costs
+  std::uint32_t appended = 0;  // blocks before equal neighbours are merged: the cost of reading
   while (map.size_ < size) {
     for (const Triple& triple : *triples) {
       const std::uint64_t tasks = static_cast<std::uint64_t>(triple.nodes) * triple.tasks;
@@ -209,7 +209,7 @@ Result<TaskMap> TaskMap::finish(std::uint32_t nodes) && {
     return Error{Errc::mismatch, concat({"task map: a task is placed on node index ", std::to_string(beyond - 1),
                                          " of ", text::count(nodes, "node")})};
   }
-  if (auto counted = count_tasks(); !counted) return counted.error();
+  if (auto status = count_tasks(); !status) return status.error();
   order_nodes();
   return std::move(*this);
 }

@@ -112,7 +112,7 @@ class TaskMap {
   std::uint32_t nodes_ = 0;
   std::uint32_t fewest_ = 0;  // tasks on a node
   std::uint32_t most_ = 0;
-  // Empty where node rank equals node number (the usual case); else node_rank by node, and the inverse.
+  // Empty if node rank equals node number (the usual case); else node_rank by node, and the inverse.
   std::vector<std::uint32_t> node_rank_;
   std::vector<std::uint32_t> node_at_;
 };

@@ -26,7 +26,7 @@ Error unreachable_name(const std::string& host, const std::string& why) {
                                      "; correct /etc/hosts or the name service, or give master_addr=name"})};
 }
 
-/// Replaces a loopback address of a node: if this machine is that node, the source address towards a peer.
+/// Replaces a loopback address of a node: if this machine is that node, by the source address towards a peer.
 Result<Ipv4> beyond_loopback(const std::string& host, Ipv4 loopback, const std::string& peer_host,
                              const NetworkView& network) {
   const auto peer = network.address_of_node(peer_host);

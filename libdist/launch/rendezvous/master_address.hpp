@@ -16,10 +16,10 @@
 
 namespace amldist::launch {
 
-/// What the choice asks of this machine. Each function may block on a name service. MASTER_ADDR takes a bounded number
-/// of calls, the addresses of all nodes one or two calls per node.
+/// What the choice needs to know from this machine. Each function may block on a name service. MASTER_ADDR takes a
+/// bounded number of calls, the addresses of all nodes one or two calls per node.
 struct NetworkView {
-  /// Address by which Slurm reaches a node (NodeAddr), or else what the name resolves to.
+  /// Address by which Slurm reaches a node (NodeAddr), else what the name resolves to.
   std::function<Result<Ipv4>(const std::string& node)> address_of_node;
   /// Address of any name.
   std::function<Result<Ipv4>(const std::string& name)> resolve;

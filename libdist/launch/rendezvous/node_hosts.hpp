@@ -26,7 +26,7 @@ class NodeHosts {
   /// One address per node. 0.0.0.0 for a node that is named in another way (rank 0's: MASTER_ADDR).
   [[nodiscard]] static NodeHosts addresses(std::span<const Ipv4> nodes);
 
-  /// nullopt for a text that to_string() cannot have written. Needs memory in proportion to the text.
+  /// nullopt for a text that to_string() cannot have written. Uses memory in proportion to the text.
   [[nodiscard]] static std::optional<NodeHosts> parse(std::string_view text);
   [[nodiscard]] std::string to_string() const;
 

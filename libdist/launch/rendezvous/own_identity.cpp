@@ -59,11 +59,12 @@ Result<OwnIdentity> read_own_identity(const EnvironmentReader& environment) {
     *target = *number;
   }
   const auto nodes = text::to_number(stamp->value_of("nodes").value_or(""), most_tasks);
-  if (!nodes) return Error{Errc::invalid_argument, concat({stamp_variable, " was changed: it names no nodes"})};
+  if (!nodes)
+    return Error{Errc::invalid_argument, concat({stamp_variable, " was changed: it contains no number of nodes"})};
   id.nodes = static_cast<std::uint32_t>(*nodes);
-  if (auto inside = check_bounds(id); !inside) return inside.error();
-  if (auto same = must_equal(environment, "SLURM_PROCID", id.rank, "RANK"); !same) return same.error();
-  if (auto same = must_equal(environment, "SLURM_NTASKS", id.size, "WORLD_SIZE"); !same) return same.error();
+  if (auto status = check_bounds(id); !status) return status.error();
+  if (auto status = must_equal(environment, "SLURM_PROCID", id.rank, "RANK"); !status) return status.error();
+  if (auto status = must_equal(environment, "SLURM_NTASKS", id.size, "WORLD_SIZE"); !status) return status.error();
   if (const auto port = text::to_number(environment("MASTER_PORT").value_or(""), 65535)) {
     own.master_port = static_cast<std::uint16_t>(*port);
   }

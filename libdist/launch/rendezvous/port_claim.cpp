@@ -21,7 +21,7 @@ using text::concat;
 /// Listens briefly. Servers set SO_REUSEADDR (TCPStore, gRPC), so they can use a port in TIME_WAIT.
 bool can_listen(int family, const sockaddr* address, socklen_t length) noexcept {
   const FileDescriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket) return true;  // no such family here, so nobody uses the port in it
+  if (!socket) return true;  // this family is not available, so no program uses the port in it
   constexpr int yes = 1;
   static_cast<void>(::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes));
   if (family == AF_INET6) static_cast<void>(::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes));
@@ -89,7 +89,7 @@ std::uint32_t first_port_for_all() {
 Result<void> may_listen(uid_t user, std::uint16_t port, const std::string& host, std::uint32_t first_for_all) {
   if (user == 0 || port >= first_for_all) return {};
   return Error{Errc::invalid_argument,
-               concat({"port ", std::to_string(port), " on ", host, " is root's, as are all below ",
+               concat({"port ", std::to_string(port), " on ", host, " needs root, as all ports below ",
                        std::to_string(first_for_all), ": give another with master_port=N"})};
 }
 

@@ -3,7 +3,7 @@
 // The hash may give two jobs the same port. Seconds of imports pass between the trial and the training script's own
 // bind, so a trial is not enough: the node of rank 0 also holds a lock while the step runs. The lock is a file in a
 // folder that only root can write, locked with flock(2), so it ends with its holder, however that dies. Ports belong to
-// a network namespace, so the file's name contains its number.
+// a network namespace, so the file's name contains the namespace's number.
 #pragma once
 
 #include <unistd.h>
@@ -45,8 +45,8 @@ class PortClaim {
 /// Whether a server could listen on the port now, on all addresses of this machine. TIME_WAIT counts as free.
 [[nodiscard]] bool port_is_free(std::uint16_t port) noexcept;
 
-/// First port on which others than root may listen in this network namespace: ip_unprivileged_port_start, or 1024 if it
-/// cannot be read.
+/// First port on which users other than root may listen in this network namespace: ip_unprivileged_port_start, or 1024
+/// if it cannot be read.
 [[nodiscard]] std::uint32_t first_port_for_all();
 
 /// Refuses a port that the user's program could not bind. Root must not listen there for the user, not even briefly.

@@ -44,7 +44,7 @@ struct RendezvousFacts {
   PortRanges ports;     ///< ports that the hash may choose
   JobName job;
   std::uint32_t step_id = 0;
-  NodeHosts node_hosts = {};  ///< by srun, as the address
+  NodeHosts node_hosts = {};  ///< chosen by srun, like the address
 };
 
 /// Chooses between the option, the user's own MASTER_ADDR and MASTER_PORT, Slurm's reserved ports and computed values.

@@ -31,7 +31,7 @@ class Stamp {
 
   /// "JOB.STEP" of the step that wrote it.
   [[nodiscard]] const std::string& step() const noexcept { return step_; }
-  /// The value stamped under `name`; nullopt without one.
+  /// The value stamped under `name`; nullopt if the stamp does not have it.
   [[nodiscard]] std::optional<std::string_view> value_of(std::string_view name) const noexcept;
   /// Whether the stamped step set `name` to exactly `value`.
   [[nodiscard]] bool wrote(std::string_view name, std::string_view value) const noexcept;

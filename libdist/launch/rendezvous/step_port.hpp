@@ -28,13 +28,13 @@ enum class PortPurpose : std::uint8_t {
 [[nodiscard]] std::uint16_t step_port(const PortRanges& ports, const JobName& job, std::uint32_t step_id,
                                       PortPurpose purpose = PortPurpose::master) noexcept;
 
-/// The port at which libdist's ranks meet where all that they share is MASTER_PORT: 48 above it, as
-/// PortPurpose::bootstrap is in a step's own ports, or 48 below where there is none above. MASTER_PORT itself belongs
-/// to the program's framework. With `ports`, which a site gives, one of these.
+/// The port at which libdist's ranks meet if all that they share is MASTER_PORT: 48 above it, the same offset as
+/// PortPurpose::bootstrap, or 48 below if that exceeds the largest port. MASTER_PORT itself belongs to the program's
+/// framework. With `ports`, which a site gives, one of these.
 [[nodiscard]] std::uint16_t port_beside(std::uint16_t master_port, const PortRanges& ports = {}) noexcept;
 
 /// From SLURM_STEP_RESV_PORTS ("12001-12003", "12001,12005"): the first port is the master's; the last is the fabric
-/// check's if there are two. nullopt: none for this purpose, or a malformed text.
+/// check's if there are two. nullopt: no port for this purpose, or a malformed text.
 [[nodiscard]] std::optional<std::uint16_t> reserved_port(const EnvironmentReader& environment, PortPurpose purpose);
 
 /// The port of the calling process's step, from Slurm's variables: the reserved one, else step_port() in the default

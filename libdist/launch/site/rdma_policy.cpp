@@ -27,7 +27,7 @@ bool is_same_sku(std::string_view one, std::string_view other) {
   return bare(one) == bare(other);
 }
 
-/// The strictest of the rules that apply; nullopt where none does.
+/// The strictest of the rules that apply; nullopt if no rule does.
 template <typename Rules, typename Applies>
 std::optional<RdmaChoice> strictest(const Rules& rules, std::string_view prefix, Applies applies) {
   std::optional<RdmaChoice> out;
@@ -38,7 +38,7 @@ std::optional<RdmaChoice> strictest(const Rules& rules, std::string_view prefix,
   return out;
 }
 
-/// The SKU that the site configured for the partition; nullopt if it configured none.
+/// The SKU that the site configured for the partition; nullopt if it configured no SKU.
 std::optional<std::string> told_sku(const SitePolicy& policy, std::string_view partition) {
   const auto found = policy.rdma_sku_of_partition.find(partition);
   return found != policy.rdma_sku_of_partition.end() ? std::optional(found->second) : std::nullopt;

@@ -1,4 +1,4 @@
-// Who decides about the fabric of a step. The first line that applies wins:
+// Which policy applies to the fabric of a step. The first line that applies wins:
 //
 //   the user's key        --aml-dist=...,rdma=require
 //   its partition         rdma.gpu=require
@@ -32,19 +32,19 @@ struct RdmaChoice {
 [[nodiscard]] RdmaChoice choose_rdma(const SitePolicy& policy, const Spec& spec, std::string_view partition,
                                      const NodeFeatures& features);
 
-/// The warning that the user's key asks for less than the site requires; nullopt where it does not.
+/// The warning that the user's key asks for less than the site requires; nullopt if it does not.
 [[nodiscard]] std::optional<std::string> lowered_requirement(const SitePolicy& policy, const Spec& spec,
                                                              std::string_view partition, const NodeFeatures& features);
 
-/// Which nodes of a step write to each other before its tasks start: the user's key, the partition's, the site's; where
-/// nobody says, `ring` under `require`, else none. Off where the fabric is not verified.
+/// Which nodes of a step write to each other before its tasks start: the user's key, the partition's, the site's; if
+/// none is set, `ring` under `require`, else off. Off if the fabric is not verified.
 [[nodiscard]] RdmaPairs choose_pairs(const SitePolicy& policy, const Spec& spec, std::string_view partition,
                                      RdmaPolicy rdma);
 
 /// The policy for GPUs and hosts: the user's key, the partition's, the site's.
 [[nodiscard]] RdmaPolicy choose_health(const SitePolicy& policy, const Spec& spec, std::string_view partition);
 
-/// The SKU that the site configured for a step's node; empty: none configured.
+/// The SKU that the site configured for a step's node; empty if it configured no SKU.
 [[nodiscard]] std::string rdma_sku(const SitePolicy& policy, std::string_view partition, const NodeFeatures& features,
                                    std::uint32_t node);
 

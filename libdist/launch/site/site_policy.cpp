@@ -21,7 +21,7 @@ bool is_sku_name(std::string_view name) {
          std::ranges::all_of(name, [](char c) { return c > ' ' && c < 0x7f; });
 }
 
-/// "NAME" of "feature.NAME"; nullopt where `name` does not start with the prefix.
+/// "NAME" of "feature.NAME"; nullopt if `name` does not start with the prefix.
 std::optional<std::string_view> behind(std::string_view prefix, std::string_view name) {
   return name.starts_with(prefix) ? std::optional(name.substr(prefix.size())) : std::nullopt;
 }
@@ -179,7 +179,7 @@ constexpr std::string_view disabled_argument = "disabled";
 
 std::string_view name_of(std::string_view argument) { return text::trim(argument.substr(0, argument.find('='))); }
 
-/// Whether an argument names the site's file, rightly or not.
+/// Whether an argument names the site's file, validly or not.
 bool names_file(std::string_view argument) {
   const std::string_view name = name_of(argument);
   return name == "config" || name == "config_optional";
@@ -235,7 +235,7 @@ std::optional<std::string> load_file(SitePolicy& policy, const std::string& path
   return concat({"the site's settings in ", text::printable(path, longest_path), " cannot be used (", fault, ")"});
 }
 
-/// What is wrong with how plugstack.conf names the file; nullopt: nothing, or it names none.
+/// What is wrong with how plugstack.conf names the file; nullopt if it is valid or names no file.
 std::optional<std::string> fault_of_name(std::span<const std::string_view> arguments) {
   std::optional<std::string_view> first;
   for (const std::string_view argument : arguments) {
@@ -308,7 +308,7 @@ Result<std::string> read_config_file(const std::string& path) {
 
 SitePolicy load_policy(std::span<const std::string_view> arguments, std::vector<std::string>& complaints,
                        uid_t administrator) {
-  SitePolicy named;  // the file comes first, since the arguments are applied over it
+  SitePolicy named;  // the file comes first, because the arguments override it
   static_cast<void>(apply_arguments(named, arguments));
   SitePolicy policy = SitePolicy::defaults();
   auto fault = fault_of_name(arguments);

@@ -46,27 +46,28 @@ struct SitePolicy {
   std::map<std::string, RdmaPolicy, std::less<>> health_of_partition;     ///< health.PARTITION=
   bool trace = false;                                                     ///< trace=on|off
   std::map<std::string, bool, std::less<>> trace_of_partition;            ///< trace.PARTITION=on|off
-  std::uint32_t hang = 0;                                                 ///< hang=SECONDS: report only; 0: not
-  std::string trace_libraries;                                            ///< trace_libraries=/folder/aml-dist
-  bool unknown_fails = false;                                             ///< unknown=warn|fail, under rdma=require
-  SecretPolicy secret = SecretPolicy::prefer;                             ///< secret=require|prefer
-  bool job_comment = false;                                               ///< job_comment=on|off
-  std::map<std::string, Kind, std::less<>> default_kind;                  ///< default.PARTITION=KIND|none
-  bool disabled = false;                                                  ///< disabled: the plugin does nothing
-  std::string config_file;                                                ///< config=FILE, absolute
-  bool config_is_optional = false;                                        ///< config_optional=FILE: may be absent
-  std::string refusal;  ///< why no step that uses the option may start; empty: the settings are whole
+  std::uint32_t hang = 0;                                 ///< hang=SECONDS: only report; 0: do not watch
+  std::string trace_libraries;                            ///< trace_libraries=/folder/aml-dist
+  bool unknown_fails = false;                             ///< unknown=warn|fail, under rdma=require
+  SecretPolicy secret = SecretPolicy::prefer;             ///< secret=require|prefer
+  bool job_comment = false;                               ///< job_comment=on|off
+  std::map<std::string, Kind, std::less<>> default_kind;  ///< default.PARTITION=KIND|none
+  bool disabled = false;                                  ///< disabled: the plugin does nothing
+  std::string config_file;                                ///< config=FILE, absolute
+  bool config_is_optional = false;                        ///< config_optional=FILE: may be absent
+  std::string refusal;  ///< why no step that uses the option may start; empty: the settings are valid
 
   [[nodiscard]] static SitePolicy defaults();
 };
 
-/// Whether Linux allows this name for a network interface and it has no separator of our own texts.
+/// Whether Linux allows this name for a network interface and the name contains no separator of our own texts.
 [[nodiscard]] bool is_interface_name(std::string_view name) noexcept;
 
 /// Longest configuration file that is read, in bytes.
 inline constexpr std::size_t longest_config = std::size_t{64} * 1024;
 
-/// Applies arguments in order and returns one sentence for each that was skipped; load_policy() tells a wrong config=.
+/// Applies arguments in order and returns one sentence for each that was skipped; load_policy() reports a wrong
+/// config=.
 [[nodiscard]] std::vector<std::string> apply_arguments(SitePolicy& policy, std::span<const std::string_view> arguments);
 
 /// A wrong line of the site's file.

@@ -1,5 +1,5 @@
-// Whether a step's calls are recorded, and what follows when it stands still. The first that applies wins: the user's
-// key, his partition's trace.PARTITION=, the site's trace=.
+// Whether a step's calls are recorded, and what to do when it makes no progress. The first setting that applies wins:
+// the user's key, the partition's trace.PARTITION=, the site's trace=.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace amldist::launch {
 
 struct TraceChoice {
   bool on = false;
-  std::uint32_t hang = 0;  ///< seconds until a standstill is a hang; 0: nobody watches
-  bool ends = false;       ///< the step is ended then. Only the user can ask for that
+  std::uint32_t hang = 0;  ///< seconds without progress until the step counts as hung; 0: do not watch
+  bool ends = false;       ///< the step is then ended; only the user can ask for that
 
   friend bool operator==(const TraceChoice&, const TraceChoice&) = default;
 };

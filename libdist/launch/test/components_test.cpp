@@ -26,7 +26,7 @@ Result<Placement> joined(const std::vector<Part>& parts) {
   for (const Part& part : parts) {
     const auto hosts = Hostlist::parse(part.hosts);
     EXPECT_TRUE(hosts) << part.hosts;
-    if (auto done = step.join(*hosts, part.node_of_rank); !done) return done.error();
+    if (auto status = step.join(*hosts, part.node_of_rank); !status) return status.error();
   }
   return std::move(step).placement(Provenance::exact, "a test");
 }

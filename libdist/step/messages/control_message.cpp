@@ -34,22 +34,22 @@ constexpr std::string_view name_of(Subject subject) noexcept {
 }  // namespace
 
 std::string to_datagram(MessageType word, std::uint64_t token) {
-  return seal(token, {std::ranges::find(spellings, word, &Spelling::word)->text});
+  return encode(token, {std::ranges::find(spellings, word, &Spelling::word)->text});
 }
 
 std::optional<MessageType> parse_message_type(std::string_view datagram, std::uint64_t token) {
-  const auto fields = unseal(datagram, token);
+  const auto fields = decode(datagram, token);
   if (!fields || fields->size() != 1) return std::nullopt;
   const auto* const found = std::ranges::find(spellings, fields->front(), &Spelling::text);
   return found != spellings.end() ? std::optional(found->word) : std::nullopt;
 }
 
 std::string to_datagram(Subject subject, std::string_view text, std::uint64_t token) {
-  return seal(token, {name_of(subject), text});
+  return encode(token, {name_of(subject), text});
 }
 
 std::optional<std::string_view> parse_text(Subject subject, std::string_view datagram, std::uint64_t token) {
-  const std::string head = seal(token, {name_of(subject), ""});
+  const std::string head = encode(token, {name_of(subject), ""});
   if (datagram.size() > longest_answer || !datagram.starts_with(head)) return std::nullopt;
   return datagram.substr(head.size());
 }

@@ -21,8 +21,8 @@
 //   aml-dist;1;00c0ffee00c0ffee;wants-stacks;2,0                  from srun
 //   aml-dist;1;00c0ffee00c0ffee;stack;2;0;thread 1234 ...         to srun, in pieces
 //
-// Rank 0's node has a deputy, to whom the nodes tell the same when srun does not answer any more. It tells srun its
-// port, and the nodes ask srun where it is:
+// Rank 0's node has a deputy, to which the nodes report when srun does not answer any more. It tells srun its port, and
+// the nodes ask srun for it:
 //
 //   aml-dist;1;00c0ffee00c0ffee;deputy;40123                      to srun, which answers `heard`
 //   aml-dist;1;00c0ffee00c0ffee;which-deputy                      to srun

@@ -13,13 +13,13 @@ constexpr std::size_t token_digits = 16;
 
 }  // namespace
 
-std::string seal(std::uint64_t token, std::initializer_list<std::string_view> fields) {
+std::string encode(std::uint64_t token, std::initializer_list<std::string_view> fields) {
   std::string datagram = text::concat({magic, ";", version, ";", to_hexadecimal(token)});
   for (const std::string_view field : fields) datagram += text::concat({";", field});
   return datagram;
 }
 
-std::optional<std::vector<std::string_view>> unseal(std::string_view datagram, std::uint64_t token) {
+std::optional<std::vector<std::string_view>> decode(std::string_view datagram, std::uint64_t token) {
   if (datagram.size() > longest_datagram) return std::nullopt;
   auto fields = text::split(datagram, ';');
   const bool ours =

@@ -15,10 +15,10 @@ inline constexpr std::size_t longest_datagram = 512;
 /// Longest datagram that srun sends, in bytes: the limit of UDP.
 inline constexpr std::size_t longest_answer = 65507;
 
-[[nodiscard]] std::string seal(std::uint64_t token, std::initializer_list<std::string_view> fields);
+[[nodiscard]] std::string encode(std::uint64_t token, std::initializer_list<std::string_view> fields);
 
 /// The fields, if the datagram has this version, the right token and at least one field; nullopt otherwise.
-[[nodiscard]] std::optional<std::vector<std::string_view>> unseal(std::string_view datagram, std::uint64_t token);
+[[nodiscard]] std::optional<std::vector<std::string_view>> decode(std::string_view datagram, std::uint64_t token);
 
 /// A token as 16 hexadecimal digits, and back.
 [[nodiscard]] std::string to_hexadecimal(std::uint64_t number);

@@ -23,20 +23,20 @@ std::string without_separators(std::string_view text) {
 }
 
 std::string_view state_of(const FabricVote& vote) {
-  if (vote.good) return "good";
-  if (vote.ended) return "ended";
-  return vote.torn ? "torn" : "sick";
+  if (vote.passed) return "good";
+  if (vote.killed) return "ended";
+  return vote.link_failed ? "torn" : "sick";
 }
 
 }  // namespace
 
 std::string FabricVote::to_datagram(std::uint64_t token) const {
-  return seal(token, {"fabric", std::to_string(node), std::to_string(nodes), to_string(policy), state_of(*this),
-                      without_separators(traits.substr(0, 64)), without_separators(text)});
+  return encode(token, {"fabric", std::to_string(node), std::to_string(nodes), to_string(policy), state_of(*this),
+                        without_separators(traits.substr(0, 64)), without_separators(text)});
 }
 
 std::optional<FabricVote> FabricVote::parse(std::string_view datagram, std::uint64_t token) {
-  const auto fields = unseal(datagram, token);
+  const auto fields = decode(datagram, token);
   if (!fields || fields->size() != field_count || fields->front() != "fabric") return std::nullopt;
   const auto& each = *fields;
   const auto nodes = text::to_number(each[2], most_tasks);
@@ -58,13 +58,13 @@ void FabricTally::take(const FabricVote& vote) {
   if (nodes_ == 0) nodes_ = vote.nodes;
   if (vote.nodes != nodes_ || !reason_.empty()) return;
   policy_ = vote.policy;
-  if (!vote.good) {
+  if (!vote.passed) {
     reason_ = vote.text;
-    torn_ = vote.torn;
-    ended_ = vote.ended;
+    link_failed_ = vote.link_failed;
+    killed_ = vote.killed;
     return;
   }
-  if (good_.empty()) {
+  if (passed_.empty()) {
     traits_ = vote.traits;
     first_host_ = vote.text;
   } else if (vote.traits != traits_) {
@@ -72,21 +72,21 @@ void FabricTally::take(const FabricVote& vote) {
     reason_ = concat({"P_Key is ", traits_, " on ", first_host_, " and ", vote.traits, " on ", vote.text});
     return;
   }
-  good_.insert(vote.node);
+  passed_.insert(vote.node);
 }
 
-void FabricTally::object(launch::RdmaPolicy policy, const std::string& reason) {
+void FabricTally::reject(launch::RdmaPolicy policy, const std::string& reason) {
   if (!reason_.empty()) return;
   policy_ = policy;
   reason_ = reason;
-  torn_ = true;
+  link_failed_ = true;
 }
 
 MessageType FabricTally::answer() const noexcept {
   if (!reason_.empty()) {
     return policy_ == launch::RdmaPolicy::require ? MessageType::refuse_step : MessageType::use_sockets;
   }
-  return nodes_ > 0 && good_.size() == nodes_ ? MessageType::use_fabric : MessageType::not_yet;
+  return nodes_ > 0 && passed_.size() == nodes_ ? MessageType::use_fabric : MessageType::not_yet;
 }
 
 std::optional<std::string> FabricTally::line() {
@@ -95,8 +95,8 @@ std::optional<std::string> FabricTally::line() {
   if (policy_ == launch::RdmaPolicy::prefer) {
     return concat({"rdma=prefer: the whole step uses sockets instead of RDMA (NCCL_IB_DISABLE, UCX_TLS): ", reason_});
   }
-  if (ended_) return reason_;
-  if (torn_) return concat({"rdma=require failed between nodes: ", reason_});
+  if (killed_) return reason_;
+  if (link_failed_) return concat({"rdma=require failed between nodes: ", reason_});
   if (!differs_) return std::nullopt;
   return concat({"rdma=require failed between nodes: ", reason_,
                  ": their ports are in different partitions, ask for nodes of one scale set"});

@@ -7,9 +7,9 @@
 //   aml-dist;1;00c0ffee00c0ffee;fabric;2;4;require;ended;-;rdma=require failed on node2: ...   its check was killed
 //   aml-dist;1;00c0ffee00c0ffee;not-yet | use-fabric | use-sockets | refuse-step               srun's answer
 //
-// A sick node under `require` says itself why; of a failure between nodes both ends would, so srun says it once. So it
-// does of a check that was killed, unless another node's failure came first: the step's end killed it then. Traits are
-// values that must be equal on all nodes (partition keys). srun only compares them.
+// Under `require` a sick node prints its reason itself. A failure between nodes would be printed by both ends, so srun
+// prints it once; also that a check was killed, unless another node failed first and the end of the step killed it.
+// Traits are values that must be equal on all nodes (partition keys). srun only compares them.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +29,11 @@ struct FabricVote {
   std::uint32_t node = 0;
   std::uint32_t nodes = 1;
   launch::RdmaPolicy policy = launch::RdmaPolicy::prefer;
-  bool good = false;
-  std::string traits;  ///< without ';'
-  std::string text;    ///< good: the host; sick: why, in one sentence
-  bool torn = false;   ///< not good, for a reason that lies between this node and another
-  bool ended =
-      false;  ///< not good, because a signal ended the node's check; under `require` the text is the whole line
+  bool passed = false;
+  std::string traits;        ///< without ';'
+  std::string text;          ///< passed: the host; else why not, in one sentence
+  bool link_failed = false;  ///< not passed: the fault is between this node and another
+  bool killed = false;       ///< not passed: a signal ended the check; under `require` the text is the whole line
 
   [[nodiscard]] std::string to_datagram(std::uint64_t token) const;
   /// nullopt for a datagram that to_datagram(token) cannot have written.
@@ -47,26 +46,26 @@ struct FabricVote {
 class FabricTally {
  public:
   void take(const FabricVote& vote);
-  /// Something between the nodes that no vote tells.
-  void object(launch::RdmaPolicy policy, const std::string& reason);
-  /// As soon as one node is sick or differs: refuse_step under its `require`, else use_sockets. use_fabric when all
-  /// have voted good, else not_yet.
+  /// A fault between nodes that no vote reports.
+  void reject(launch::RdmaPolicy policy, const std::string& reason);
+  /// As soon as one node has not passed or differs: refuse_step under its `require`, else use_sockets. use_fabric when
+  /// all have passed, else not_yet.
   [[nodiscard]] MessageType answer() const noexcept;
   /// The message for the user, returned once: why the step uses sockets (prefer), or what is wrong between two nodes
-  /// (require; a sick node prints its own reason), or whose check was killed.
+  /// (require; a node that has not passed prints its own reason), or whose check was killed.
   [[nodiscard]] std::optional<std::string> line();
-  /// Whether a node is sick or differs: nothing that comes can change that.
+  /// Whether a node has not passed or differs; no later vote changes that.
   [[nodiscard]] bool is_lost() const noexcept { return !reason_.empty(); }
 
  private:
-  std::set<std::uint32_t> good_;
+  std::set<std::uint32_t> passed_;
   std::uint32_t nodes_ = 0;
   std::string traits_;
   std::string first_host_;
   std::string reason_;
   bool differs_ = false;
-  bool torn_ = false;
-  bool ended_ = false;
+  bool link_failed_ = false;
+  bool killed_ = false;
   launch::RdmaPolicy policy_ = launch::RdmaPolicy::prefer;
   bool told_ = false;
 };

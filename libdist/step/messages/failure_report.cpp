@@ -97,17 +97,17 @@ std::string FailureReport::to_datagram(std::uint64_t token) const {
   const std::string l = std::to_string(local_rank);
   const std::string status = std::to_string(wait_status);
   const std::string elapsed = std::to_string(elapsed_ms);
-  if (last_call.empty()) return seal(token, {word_of(kind), r, l, status, elapsed, host});
-  return seal(token, {word_of(kind), r, l, status, elapsed, host, last_call});
+  if (last_call.empty()) return encode(token, {word_of(kind), r, l, status, elapsed, host});
+  return encode(token, {word_of(kind), r, l, status, elapsed, host, last_call});
 }
 
 std::optional<FailureReport> FailureReport::parse(std::string_view datagram, std::uint64_t token) {
-  constexpr std::size_t field_count = 6;  // one more with the recorder's last call
+  constexpr std::size_t field_count = 6;  // one more if the recorder's last call is known
   constexpr std::uint64_t most_milliseconds = std::numeric_limits<std::uint64_t>::max() / 2;
   constexpr std::uint64_t most_status = 0xffff;
-  const auto unsealed = unseal(datagram, token);
-  if (!unsealed || (unsealed->size() != field_count && unsealed->size() != field_count + 1)) return std::nullopt;
-  const auto& fields = *unsealed;
+  const auto decoded = decode(datagram, token);
+  if (!decoded || (decoded->size() != field_count && decoded->size() != field_count + 1)) return std::nullopt;
+  const auto& fields = *decoded;
   const bool tells_call = fields.size() > field_count;
   const std::string_view last_call = tells_call ? fields[field_count] : std::string_view();
   if (tells_call && !trace::is_last_call(last_call)) return std::nullopt;
@@ -153,8 +153,8 @@ void FirstFailure::take(const FailureReport& report) {
   ++alike_count_;
 }
 
-/// Whoever leaves in a call, or later than the first failure, was asked to end by a signal. The others' reports may
-/// come a moment earlier.
+/// Keeps the first task that ended with status 0 without MPI_Finalize. One that ended inside a call, or later than the
+/// first failure, was asked to end by a signal and is not the cause. Its report may arrive a moment before the others'.
 void FirstFailure::take_unfinished(const FailureReport& report) {
   constexpr std::uint64_t moment_ms = 200;  // nodes do not start a step at the same time
   const bool is_late = first_ && report.elapsed_ms > first_->elapsed_ms + moment_ms;
@@ -167,7 +167,7 @@ bool FirstFailure::is_earlier_cause(const FailureReport& report) const {
   return trace::is_broken_by_another(first_->last_call) && !trace::is_broken_by_another(report.last_call);
 }
 
-/// Whether a task failed because another rank had left it: PMIx servers kill the others then, with SIGKILL, and Open
+/// Whether a task failed because another rank had left it: a PMIx server kills the others then with SIGKILL, and Open
 /// MPI 5 ends a process whose call meets a closed connection.
 bool FirstFailure::has_unfinished_cause() const {
   return unfinished_ && (ended_by(first_->wait_status, SIGKILL) || first_->last_call.starts_with("in "));
@@ -199,8 +199,8 @@ std::string FirstFailure::clause(const RestOfStep& rest) const {
   const bool all_alike = alike_.size() > 1 && alike_count_ == alike_.size();
   // With kill_on_bad_exit Slurm sent SIGTERM to the other tasks because the first one failed.
   if (all_alike && !(terminated && rest.kill_on_bad_exit)) {
-    return concat({"; all ", std::to_string(alike_.size()), " tasks ended so",
-                   killed || terminated ? ", as when somebody cancels the step" : ""});
+    return concat({"; all ", std::to_string(alike_.size()), " tasks ended this way",
+                   killed || terminated ? ", as after scancel" : ""});
   }
   if (rest.runs && !rest.kill_on_bad_exit) {
     return concat({"; the others may wait for it: ",

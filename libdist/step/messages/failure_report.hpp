@@ -11,8 +11,8 @@
 // If the task's flight recorder has a last call, one more field follows: "in allreduce #42 (1048576 float32, 4 MiB)".
 // If another rank broke that call, the task ended as a consequence; the other rank's node may report a moment later.
 //
-// Under trace a node also reports a task that ended with status 0 without MPI_Finalize, with its last call. That is no
-// failure, but a PMIx server kills the others for it.
+// Under trace a node also reports a task that ended with status 0 without MPI_Finalize, with its last call. That is not
+// a failure, but a PMIx server kills the others for it.
 //
 // Datagrams may be lost, duplicated or forged; all without the token are dropped. Slurm kills the rest of a step only
 // after srun has learned of the first death, and a node sends its report before it tells Slurm's srun. So the cause
@@ -72,7 +72,7 @@ struct FailureReport {
 struct RestOfStep {
   bool runs = false;              ///< some tasks still run
   bool kill_on_bad_exit = false;  ///< Slurm ends the step when one task fails
-  bool has_srun = true;           ///< false: --kill-on-bad-exit, which srun obeys, would end nothing
+  bool has_srun = true;           ///< false: --kill-on-bad-exit is an option of srun and would have no effect
 };
 
 /// Keeps the first report to arrive, prefers a cause to a consequence, and counts. Memory: one report and one bit per
@@ -91,7 +91,7 @@ class FirstFailure {
   [[nodiscard]] std::string description(const RestOfStep& rest) const;
   /// The line, without "aml-dist: ". Only valid if stands() is true.
   [[nodiscard]] std::string sentence(const RestOfStep& rest) const;
-  /// How the task ended, as a shell says it: its exit status, or 128 + signal. Only when it stands.
+  /// How the task ended, as a shell reports it: its exit status, or 128 + signal. Only valid if stands() is true.
   [[nodiscard]] int shell_status() const;
 
  private:

@@ -1,12 +1,12 @@
-// How a batch job of aml-run ended, in a file of its own, so that nobody has to look for it in the job's output.
+// How a batch job of aml-run ended, in a file of its own, so that the job's output need not be searched.
 //
 //   job 17 0                                                     the job and how often it was requeued before
 //   failed 7 rank 2 (local 0) on node3: exit status 7, 3.1 s ...  the task that failed first, and its status
 //   ended 1                                                      the status of the batch script
 //
 // The batch script writes the first line, which replaces an earlier run's, and the last one when its step has ended; a
-// script that is killed, or leaves before its step, writes none. srun's plugin adds the line about the task to the file
-// that AMLDIST_JOB_RECORD names, if one failed. `aml-run --wait` reads it.
+// script that is killed, or ends before its step, does not write the last one. srun's plugin adds the line about the
+// task to the file that AMLDIST_JOB_RECORD names, if a task failed. `aml-run --wait` reads it.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@
 namespace amldist::step {
 
 inline constexpr const char* job_record_variable = "AMLDIST_JOB_RECORD";
-/// Most that a reader takes, in bytes.
+/// Most bytes that a reader takes.
 inline constexpr std::size_t longest_job_record = 64 * std::size_t{1024};
 
 struct JobRecord {
   struct FailedTask {
-    int status = 0;        ///< as a shell says it: the exit status, or 128 + signal
+    int status = 0;        ///< as a shell reports it: the exit status, or 128 + signal
     std::string sentence;  ///< printable: "rank 2 (local 0) on node3: exit status 7, 3.1 s after the start"
   };
 
@@ -31,8 +31,8 @@ struct JobRecord {
   std::optional<FailedTask> first_failure;
   std::optional<int> ended;
 
-  /// nullopt if the first line is not a job's. Other lines that cannot be read are passed over: the job's user may
-  /// write what he likes.
+  /// nullopt if the first line is not a job's. Other lines that cannot be read are skipped: the job's user may write
+  /// anything.
   [[nodiscard]] static std::optional<JobRecord> parse(std::string_view text);
 
   /// The line about the task that failed first, with its newline.

@@ -107,7 +107,7 @@ Result<LaunchRecord> LaunchRecord::parse(std::string_view text) {
     while (name >= always - 1 && name < std::size(names) && fields[i].substr(0, equals) != names[name]) ++name;
     const bool right_name =
         equals != std::string_view::npos && name < std::size(names) && fields[i].substr(0, equals) == names[name];
-    if (!right_name) return malformed("a field that is none of its own");
+    if (!right_name) return malformed("an unknown field");
     if (!parse_field(record, names[name], fields[i].substr(equals + 1))) return malformed(names[name]);
   }
   return record;

@@ -36,8 +36,8 @@ namespace amldist::step {
 inline constexpr const char* launch_record_variable = "SLURM_AMLDIST_LAUNCH";
 /// The record's value if srun refused the step and told the user why.
 inline constexpr const char* refused_record = "refused";
-/// The record's value until srun has made one. It stays where srun never comes to its local_user_init, as under
-/// --async: then the nodes ask Slurm for the step's layout, and no srun listens.
+/// The record's value until srun has made one. It stays if srun never reaches its local_user_init, as under --async:
+/// then the nodes ask Slurm for the step's layout, and no srun listens.
 inline constexpr const char* no_srun_record = "none";
 
 /// The content of the record.

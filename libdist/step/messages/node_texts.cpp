@@ -14,7 +14,7 @@
 namespace amldist::step {
 namespace {
 
-/// One node's part of one round.
+/// One node's text in one round.
 class Round {
  public:
   Round(const AskSrun& srun, std::uint64_t token, Clock::time_point deadline, std::chrono::milliseconds longest_pause)
@@ -88,7 +88,7 @@ AskSrun ask_over(const SrunLink& srun) {
   return [srun, socket](const std::string& datagram) -> std::string {
     constexpr int patience_ms = 100;
     std::array<char, 1024> buffer = {};
-    // What has come late belongs to a question before this one.
+    // A late datagram answers an earlier question.
     while (::recv(socket->get(), buffer.data(), buffer.size(), MSG_DONTWAIT) >= 0) continue;
     send_to(srun, socket->get(), datagram);
     pollfd answer = {socket->get(), POLLIN, 0};
@@ -100,8 +100,8 @@ AskSrun ask_over(const SrunLink& srun) {
 
 namespace {
 
-/// Who waits in the first round for a node that never comes says so before those who, in later rounds, wait for him:
-/// else a node would be named that is there.
+/// A node that waits in the first round for a missing node reports it before nodes that wait, in later rounds, for the
+/// waiting one: else they would name a node that is present.
 Clock::time_point deadline_of(std::uint32_t round, Clock::time_point deadline) {
   constexpr std::uint32_t most = 8;
   return deadline + std::min(round, most) * std::chrono::seconds(1);  // the nodes do not start at the same moment

@@ -17,23 +17,24 @@
 
 namespace amldist::step {
 
-/// Sends a datagram to srun and returns the one that answers it, or an empty text. May be given up on as UDP may lose
-/// either.
+/// Sends a datagram to srun and returns the answer, or an empty text. The caller may have to retry, because UDP may
+/// lose either.
 using AskSrun = std::function<std::string(const std::string& datagram)>;
 
-/// The real one: waits a tenth of a second for the answer.
+/// The real implementation: waits a tenth of a second for the answer.
 [[nodiscard]] AskSrun ask_over(const SrunLink& srun);
 
-/// What a round came to for this node.
+/// The result of a round for this node.
 struct RoundOutcome {
   std::map<std::uint32_t, std::string> texts;  ///< of the peers
-  bool is_decided = false;                     ///< srun has decided meanwhile: some node is sick, no more rounds
+  bool is_decided = false;                     ///< srun has decided meanwhile: a node has not passed, no more rounds
   std::optional<std::uint32_t> silent;         ///< a peer whose text did not come before the deadline
   bool srun_answered = false;
 };
 
-/// Puts up this node's text of a round and waits for those of its peers. Reads again after a pause that grows from 2 ms
-/// to `longest_pause`. A later round has up to 2.4 s more than `deadline`, so that the first one is told of.
+/// Publishes this node's text of a round and waits for those of its peers. Reads again after a pause that grows from 2
+/// ms to `longest_pause`. A later round has up to 2.4 s more than `deadline`, so that a failure of the first one is
+/// reported first.
 [[nodiscard]] RoundOutcome exchange_texts(const AskSrun& srun, std::uint64_t token, std::uint32_t round,
                                           std::uint32_t node, std::string_view text,
                                           std::span<const std::uint32_t> peers, Clock::time_point deadline,

@@ -25,7 +25,7 @@ constexpr std::int64_t ns_per_ms = 1'000'000;
 constexpr std::array<std::string_view, 3> writers = {"runs", "stopped", "gone"};
 constexpr std::array<std::string_view, 4> sources = {"amldist", "mpi", "nccl", "torch"};
 
-/// Since its beginning, or its end if it has ended.
+/// Time since it began, or since its end if it has ended.
 std::int64_t age_ms(const CallRecord& call, std::int64_t now_ns) {
   const std::int64_t last = call.pending() ? call.begin_ns() : std::max(call.begin_ns(), call.ended_ns);
   return std::max<std::int64_t>(0, (now_ns - last) / ns_per_ms);
@@ -39,7 +39,7 @@ std::string word_of(std::string_view text) {
   return word.empty() ? "-" : word;
 }
 
-/// Names may have blanks, so they stand at a line's end.
+/// Names may have blanks, so they come last in a line.
 std::string name_of(std::string_view text) {
   std::string name(text.substr(0, 64));
   std::ranges::replace_if(
@@ -97,10 +97,10 @@ std::vector<const CommunicatorRecord*> by_importance(const Recording& recording)
   return sorted;
 }
 
-/// Of the calls that a rank waits in on one communicator, so many are told.
+/// The most calls reported in which a rank waits on one communicator.
 constexpr std::size_t most_waited_for = 12;
 
-/// A rank that waits for one of more receives than are told is said to wait for any rank.
+/// A rank that waits for one of more receives than are reported counts as waiting for any rank.
 CallRecord as_told(const CallRecord& call, std::size_t waited_for) {
   CallRecord told = call;
   const bool is_of_many = waited_for > most_waited_for && call.state == State::started;
@@ -122,7 +122,7 @@ std::vector<const CallRecord*> telling_calls(const Recording& recording, std::ui
     const bool posted = call.communicator == slot && call.state == State::enqueued;
     if (posted && calls.size() < most_posted) calls.push_back(&call);
   }
-  // Whoever is ahead of the others may have left a call of theirs by calling something else.
+  // A rank that is ahead of the others may have skipped their call by making another one.
   const std::size_t most_with_past = std::max<std::size_t>(7, calls.size() + 1);
   for (auto call = recording.calls.rbegin(); call != recording.calls.rend() && calls.size() < most_with_past; ++call) {
     const bool tells =
@@ -132,7 +132,7 @@ std::vector<const CallRecord*> telling_calls(const Recording& recording, std::ui
   return calls;
 }
 
-/// What stands for the communicators without a slot, and the call that the rank waits in on one of them.
+/// The entry that represents the communicators without a slot, and the call in which the rank waits on one of them.
 std::string unjudged_lines(const Recording& recording, std::int64_t now_ns) {
   CommunicatorRecord all;
   all.id = trace::recorder_format::unjudged_id;
@@ -144,7 +144,7 @@ std::string unjudged_lines(const Recording& recording, std::int64_t now_ns) {
   return comm_line(all) + call_line(told, 0, now_ns);
 }
 
-/// Reads the fields of a line, one after the other. After a wrong one nothing is right any more.
+/// Reads the fields of a line in order. After an invalid field all later ones are invalid, too.
 class Fields {
  public:
   explicit Fields(std::string_view line) : rest_(line) {}
@@ -197,7 +197,7 @@ bool parse_rank(Fields fields, std::uint32_t tasks, Recording& out) {
   return fields.fine() && known && out.size == tasks && out.rank < tasks;
 }
 
-/// The ranks of the world of a row, if all of them are in the step. Its size has been checked.
+/// The world ranks of a row of members, if all of them are in the step. Its size has been checked.
 bool add_row(CommunicatorRecord& communicator, std::uint64_t first, std::int64_t stride, std::uint32_t tasks) {
   const auto last = static_cast<std::int64_t>(first) + (std::int64_t{communicator.size} - 1) * stride;
   if (first >= tasks || last < 0 || last >= std::int64_t{tasks}) return false;
@@ -220,7 +220,7 @@ bool parse_comm(Fields fields, Recording& out) {
   comm.id = *id;
   const auto start = text::to_number(first, most_tasks);
   if (!start && first != "-") return false;
-  // One that is larger than the step has processes of other steps: who they are is not known here.
+  // A world larger than the step has processes of other steps, which are not known here.
   if (start && comm.size <= out.size && !add_row(comm, *start, stride, out.size)) return false;
   out.communicators.push_back(std::move(comm));
   return true;
@@ -261,7 +261,7 @@ std::string to_rank_state(const Recording& recording, std::int64_t now_ns) {
   }
   for (const CommunicatorRecord* const each : by_importance(recording)) {
     std::string lines = comm_line(*each);
-    std::map<std::uint64_t, std::string> by_age;  // whoever reads them takes them to be in the order of the calls
+    std::map<std::uint64_t, std::string> by_age;  // readers expect them in the order of the calls
     std::size_t length = state.size() + lines.size();
     const auto telling = telling_calls(recording, each->slot);
     const auto waited_for = static_cast<std::size_t>(std::ranges::count(telling, State::started, &CallRecord::state));

@@ -1,5 +1,5 @@
-// What a node tells srun about one of its ranks under hang=: the part of a flight recorder by which it is judged. A
-// text of lines; both ends treat it as hostile.
+// What a node tells srun about one of its ranks under hang=: the part of a flight recorder by which it is judged. Lines
+// of text; both ends treat it as hostile.
 //
 //   rank 2 4 0 runs mpi node2                       rank, ranks of the step, local rank, process, source, host
 //   comm 9ae16a3b2f90404f 2 4 41 0 1 world          id, rank in it, members, calls entered, world ranks first and
@@ -9,7 +9,7 @@
 //                                                   peer, tag, state, milliseconds since it began,
 //                                                   or ended if it has
 //
-// Ages and not times: the clocks of two nodes differ.
+// Ages instead of times, because the clocks of two nodes differ.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ namespace amldist::step {
 /// Longest text, in bytes.
 inline constexpr std::size_t longest_rank_state = 1000;
 
-/// The calls that have not ended, their communicators, and the other communicators from the last used on, as many as
-/// fit. `now_ns` since 1970.
+/// The calls that have not ended, their communicators, and the other communicators starting with the last used, as many
+/// as fit. `now_ns` since 1970.
 [[nodiscard]] std::string to_rank_state(const trace::Recording& recording, std::int64_t now_ns);
 
 /// nullopt for a text that to_rank_state() cannot have written on a node of a step with this many tasks. Memory is
@@ -33,7 +33,7 @@ inline constexpr std::size_t longest_rank_state = 1000;
 [[nodiscard]] std::optional<trace::Recording> parse_rank_state(std::string_view text, std::uint32_t tasks,
                                                                std::int64_t now_ns);
 
-/// How long the longest wait of a rank is, in milliseconds; 0: it waits in no call.
+/// How long the longest wait of a rank is, in milliseconds; 0 if it waits in no call.
 [[nodiscard]] std::int64_t longest_wait_ms(const trace::Recording& recording, std::int64_t now_ns);
 
 }  // namespace amldist::step

@@ -7,14 +7,14 @@
 namespace amldist::step {
 
 std::string WorkerEnd::to_datagram(std::uint64_t token) const {
-  return seal(token, {"ended", chief ? "chief" : "worker", std::to_string(rank), std::to_string(wait_status),
-                      std::to_string(chiefs), std::to_string(workers)});
+  return encode(token, {"ended", chief ? "chief" : "worker", std::to_string(rank), std::to_string(wait_status),
+                        std::to_string(chiefs), std::to_string(workers)});
 }
 
 std::optional<WorkerEnd> WorkerEnd::parse(std::string_view datagram, std::uint64_t token) {
   constexpr std::size_t field_count = 6;
   constexpr std::uint64_t most_status = 0xffff;
-  const auto fields = unseal(datagram, token);
+  const auto fields = decode(datagram, token);
   if (!fields || fields->size() != field_count || fields->front() != "ended") return std::nullopt;
   const std::string_view role = (*fields)[1];
   const auto rank = text::to_number((*fields)[2], most_tasks - 1);

@@ -1,4 +1,4 @@
-// When a parameter-server step is over. Servers never return, so something has to end them.
+// When a parameter-server step is over. Servers never return, so they must be ended.
 //
 // The servers' task monitors ask srun every half second over the channel of failure_report.hpp:
 //

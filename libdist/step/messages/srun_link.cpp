@@ -20,13 +20,13 @@ namespace {
 
 constexpr int pause_ms = 100;
 
-/// Whether something has come before the pause is over.
+/// Whether a datagram has arrived before the pause is over.
 bool wait_for_answer(int socket) noexcept {
   pollfd answer = {socket, POLLIN, 0};
   return ::poll(&answer, 1, pause_ms) > 0;
 }
 
-/// The next datagram, of which `buffer` keeps the text; empty without one.
+/// The next datagram, whose text is in `buffer`; empty if there is no datagram.
 std::string_view receive(int socket, std::span<char> buffer) noexcept {
   const ssize_t got = ::recv(socket, buffer.data(), buffer.size(), MSG_DONTWAIT);
   return {buffer.data(), got > 0 ? static_cast<std::size_t>(got) : 0};
@@ -36,7 +36,7 @@ std::string_view receive(int socket, std::span<char> buffer) noexcept {
 
 std::optional<SrunLink> read_srun_link(const EnvironmentReader& environment) {
   const auto channel = ReportChannel::parse(environment(report_variable).value_or(""));
-  // slurmd writes it: the address that the launch came from, and to which slurmstepd itself connects.
+  // Set by slurmd: the address from which the launch came, and to which slurmstepd itself connects.
   const auto address = Ipv4::parse(environment(srun_host_variable).value_or(""));
   if (!channel || !address) return std::nullopt;
   return SrunLink{*address, *channel};
@@ -56,7 +56,7 @@ void send_to(const SrunLink& target, int socket, const std::string& datagram) no
 }
 
 void send_without_reply(const SrunLink& target, const std::string& datagram) {
-  constexpr int copies = 2;  // against a lost datagram; srun takes no notice of the second
+  constexpr int copies = 2;  // against a lost datagram; srun ignores the second
   const FileDescriptor socket = open_socket();
   for (int i = 0; socket && i < copies; ++i) send_to(target, socket.get(), datagram);
 }
@@ -88,7 +88,7 @@ std::optional<std::string> ask(const SrunLink& target, MessageType question, Sub
     if (const auto text = parse_text(answer, heard, target.channel.token)) return std::string(*text);
     if (parse_message_type(heard, target.channel.token) == MessageType::no_address) return std::string();
     constexpr timespec pause = {0, pause_ms * 1'000'000L};
-    static_cast<void>(::nanosleep(&pause, nullptr));  // "not yet" comes at once
+    static_cast<void>(::nanosleep(&pause, nullptr));  // the answer "not yet" comes at once
   }
   return std::nullopt;
 }

@@ -1,4 +1,4 @@
-// How a node talks to the srun that started its step: what it tells about its tasks, and what it asks.
+// How a node talks to the srun that started its step: reports about its tasks, and questions.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace amldist::step {
 
-/// Set by slurmd: the address that the launch came from.
+/// Set by slurmd: the address from which the launch came.
 inline constexpr const char* srun_host_variable = "SLURM_SRUN_COMM_HOST";
 
 /// Where the srun that started the step listens, or a node in its place.
@@ -25,23 +25,23 @@ struct SrunLink {
 /// it over IPv6 only.
 [[nodiscard]] std::optional<SrunLink> read_srun_link(const EnvironmentReader& environment);
 
-/// A datagram socket that never blocks. Not connected: an srun with several addresses may answer from another one than
-/// that which it is reached by; its answers are known by the token. Empty if the system gives none.
+/// A datagram socket that never blocks. Not connected: an srun with several addresses may answer from another address;
+/// its answers are recognised by the token. Empty if the system gives no socket.
 [[nodiscard]] FileDescriptor open_socket() noexcept;
 
-/// Sends one datagram. It may be lost, as any.
+/// Sends one datagram. Like any datagram it may be lost.
 void send_to(const SrunLink& target, int socket, const std::string& datagram) noexcept;
 
-/// Sends without waiting for a reply. An srun that is stopped reads it when it goes on.
+/// Sends without waiting for a reply. An srun that is stopped reads it when it continues.
 void send_without_reply(const SrunLink& target, const std::string& datagram);
 /// The same for a failure report.
 void send_report(const SrunLink& target, const FailureReport& report);
 
-/// Sends until srun confirms, for at most a second. Returns whether it has.
+/// Sends until srun confirms, for at most a second. Returns whether srun has confirmed.
 bool tell(const SrunLink& target, const std::string& datagram);
 
-/// Asks ten times a second until srun answers with a text, `attempts` times at most; nullopt if it does not. An empty
-/// text: srun says that this step has none.
+/// Asks ten times a second until srun answers with a text, at most `attempts` times; nullopt if it does not. An empty
+/// text means that this step has no such text.
 [[nodiscard]] std::optional<std::string> ask(const SrunLink& target, MessageType question, Subject answer,
                                              int attempts);
 

@@ -35,7 +35,7 @@ Result<void> send_secret() {
   do got = ::getrandom(bytes.data(), bytes.size(), 0);
   while (got < 0 && errno == EINTR);
   if (got != static_cast<ssize_t>(bytes.size())) {
-    return Error{Errc::unavailable, text::concat({"the kernel gives no random bytes for the step's secret: ",
+    return Error{Errc::unavailable, text::concat({"cannot get random bytes for the step's secret: ",
                                                   got < 0 ? std::strerror(errno) : "too few"})};
   }
   std::string text;

@@ -23,22 +23,22 @@ std::optional<NoticeKey> key_of(std::string_view round, std::string_view node, s
 }  // namespace
 
 std::string NoticeKey::to_datagram(std::uint64_t token) const {
-  return seal(token, {"read-notice", std::to_string(round), std::to_string(node), std::to_string(piece)});
+  return encode(token, {"read-notice", std::to_string(round), std::to_string(node), std::to_string(piece)});
 }
 
 std::optional<NoticeKey> NoticeKey::parse(std::string_view datagram, std::uint64_t token) {
-  const auto fields = unseal(datagram, token);
+  const auto fields = decode(datagram, token);
   if (!fields || fields->size() != 4 || fields->front() != "read-notice") return std::nullopt;
   return key_of((*fields)[1], (*fields)[2], (*fields)[3]);
 }
 
 std::string Notice::to_datagram(std::uint64_t token) const {
-  return seal(token, {"notice", std::to_string(key.round), std::to_string(key.node), std::to_string(key.piece),
-                      std::to_string(pieces), text});
+  return encode(token, {"notice", std::to_string(key.round), std::to_string(key.node), std::to_string(key.piece),
+                        std::to_string(pieces), text});
 }
 
 std::optional<Notice> Notice::parse(std::string_view datagram, std::uint64_t token) {
-  const auto fields = unseal(datagram, token);
+  const auto fields = decode(datagram, token);
   if (!fields || fields->size() != 6 || fields->front() != "notice") return std::nullopt;
   const auto key = key_of((*fields)[1], (*fields)[2], (*fields)[3]);
   const auto pieces = text::to_number((*fields)[4], most_pieces);

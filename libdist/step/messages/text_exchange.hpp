@@ -1,5 +1,5 @@
-// How nodes of a step exchange texts before its tasks start, when they can reach nobody but srun: each puts up notices
-// there, and reads those of its peers. A round is one text of each node. Long texts are cut into pieces.
+// How nodes of a step exchange texts before its tasks start, when they can only reach srun: each posts notices there,
+// and reads those of its peers. In a round each node posts one text. Long texts are cut into pieces.
 //
 //   aml-dist;1;00c0ffee00c0ffee;notice;0;2;1;3;TEXT    round, node, piece, pieces: to srun, and its answer to a reader
 //   aml-dist;1;00c0ffee00c0ffee;read-notice;0;2;1      to srun: round, node, piece
@@ -16,13 +16,13 @@
 
 namespace amldist::step {
 
-/// Which piece of which node's text.
+/// Identifies one piece of one node's text.
 struct NoticeKey {
   std::uint32_t round = 0;
   std::uint32_t node = 0;
   std::uint32_t piece = 0;
 
-  /// The question for it.
+  /// The question for this piece.
   [[nodiscard]] std::string to_datagram(std::uint64_t token) const;
   /// nullopt for a datagram that to_datagram(token) cannot have written.
   [[nodiscard]] static std::optional<NoticeKey> parse(std::string_view datagram, std::uint64_t token);
@@ -44,19 +44,19 @@ struct Notice {
   [[nodiscard]] static std::optional<Notice> parse(std::string_view datagram, std::uint64_t token);
 };
 
-/// A node's text of a round in pieces; what is beyond most_pieces is cut off.
+/// A node's text of a round in pieces; whatever exceeds most_pieces is cut off.
 [[nodiscard]] std::vector<Notice> notices_of(std::uint32_t round, std::uint32_t node, std::string_view text);
 
-/// srun's side.
+/// srun's side: keeps the notices.
 class TextExchange {
  public:
   static constexpr std::size_t most_bytes = std::size_t{64} << 20;
 
-  /// `most`: bytes; more notices are not kept.
+  /// `most`: bytes; further notices are not kept.
   explicit TextExchange(std::size_t most = most_bytes) : most_(most) {}
 
   void take(const Notice& notice);
-  /// nullptr: it is not there yet.
+  /// nullptr if it has not arrived.
   [[nodiscard]] const Notice* find(const NoticeKey& key) const;
 
  private:

@@ -165,8 +165,8 @@ TEST(FirstFailure, SaysWhenAllTasksEndedAlike) {
   const auto all = [](std::uint32_t status) {
     return std::vector{report(3, status), report(3, status), report(1, status), report(0, status), report(2, status)};
   };
-  EXPECT_TRUE(sentence(all(exited(1))).ends_with("start; all 4 tasks ended so"));
-  EXPECT_TRUE(sentence(all(SIGKILL)).ends_with("; all 4 tasks ended so, as when somebody cancels the step"));
+  EXPECT_TRUE(sentence(all(exited(1))).ends_with("start; all 4 tasks ended this way"));
+  EXPECT_TRUE(sentence(all(SIGKILL)).ends_with("; all 4 tasks ended this way, as after scancel"));
   EXPECT_TRUE(sentence(all(SIGTERM), {false, true}).ends_with("after the start")) << "Slurm's own victims";
   auto one_less = all(exited(1));
   one_less.pop_back();

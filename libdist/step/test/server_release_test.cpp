@@ -34,8 +34,8 @@ TEST(Words, RefuseEverythingElse) {
   const std::string good = to_datagram(MessageType::end, token);
   for (std::size_t length = 0; length < good.size(); ++length)
     EXPECT_FALSE(parse_message_type(good.substr(0, length), token));
-  for (const std::string& bad : {std::string("end"), good + "\n", std::string(70000, ';'), seal(token, {""}),
-                                 seal(token, {"ended", "worker", "1", "0", "0", "2"})}) {
+  for (const std::string& bad : {std::string("end"), good + "\n", std::string(70000, ';'), encode(token, {""}),
+                                 encode(token, {"ended", "worker", "1", "0", "0", "2"})}) {
     EXPECT_FALSE(parse_message_type(bad, token)) << bad.substr(0, 60);
   }
 }
@@ -49,7 +49,7 @@ TEST(WorkerEnd, ReadsBackWhatItWrites) {
 
 TEST(WorkerEnd, RefusesEverythingElse) {
   const auto bad = [](std::initializer_list<std::string_view> fields) {
-    EXPECT_FALSE(WorkerEnd::parse(seal(token, fields), token)) << seal(token, fields);
+    EXPECT_FALSE(WorkerEnd::parse(encode(token, fields), token)) << encode(token, fields);
   };
   bad({"ended", "ps", "1", "0", "0", "2"});
   bad({"ended", "worker", "2", "0", "0", "2"});  // a rank beyond the workers

@@ -1,6 +1,6 @@
-// What is needed of an MPI's binary interface, in our own words: the parts are built without any MPI, one for each
-// interface, and find the functions at run time. Sources: mpi.h of Open MPI 4.1 and 5.0, of MPICH 5.0 and Intel MPI
-// 2021 (whose interface MPICH's ABI initiative fixes), and the MPI standard 5.0, chapter on the ABI.
+// The part of an MPI's binary interface that is needed here, redeclared: the parts are built without any MPI, one for
+// each interface, and find the functions at run time. Sources: mpi.h of Open MPI 4.1 and 5.0, of MPICH 5.0 and Intel
+// MPI 2021 (whose interface MPICH's ABI initiative fixes), and the MPI standard 5.0, chapter on the ABI.
 //
 // AMLDIST_MPI_HANDLES says how large handles are: `pointers` (Open MPI, the standard's ABI) or `numbers` (MPICH's).
 #pragma once
@@ -54,8 +54,8 @@ struct Abi {
   int thread_multiple = 3;
   void* in_place = nullptr;
   void* no_status = nullptr;     ///< MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE
-  int error_in_status = 18;      ///< what MPI_Waitall returns where a request has failed
-  int error_still_pending = 19;  ///< of a request that has not
+  int error_in_status = 18;      ///< returned by MPI_Waitall if a request has failed
+  int error_still_pending = 19;  ///< of a request that has neither failed nor ended
   struct Status {
     std::size_t bytes = 24;
     std::size_t error_at = 8;  ///< offset of MPI_ERROR, an int
@@ -74,11 +74,11 @@ struct Abi {
   };
   std::array<Op, 4> ops{};
 
-  /// For the libmpi behind `library` (a handle of dlopen). nullopt: it is not of this interface.
+  /// For the libmpi behind `library` (a handle of dlopen). nullopt if it has another interface.
   static std::optional<Abi> of(void* library) noexcept;
 };
 
-/// In place of a type or reduction that has no name here.
+/// Stands for a type or reduction that has no name here.
 inline constexpr calls::DataType unknown_type{255};
 inline constexpr calls::ReduceOp unknown_op{255};
 

@@ -10,7 +10,7 @@
 namespace amldist::trace::mpi {
 namespace {
 
-/// Whether the library says that it is one of those that share MPICH's interface. May be called before MPI_Init.
+/// Whether the library names itself as one that shares MPICH's interface. May be called before MPI_Init.
 bool is_mpich(void* library) noexcept {
   const auto ask = reinterpret_cast<int (*)(char*, int*)>(::dlsym(library, "PMPI_Get_library_version"));
   if (ask == nullptr) return false;

@@ -6,7 +6,7 @@
 namespace amldist::trace::mpi {
 namespace {
 
-/// A program may have its own copy of the object (a copy relocation); that is the one all use.
+/// A program may have its own copy of the object (a copy relocation), which all then use.
 void* object(void* library, const char* name) noexcept {
   void* const first = ::dlsym(RTLD_DEFAULT, name);
   return first != nullptr ? first : ::dlsym(library, name);

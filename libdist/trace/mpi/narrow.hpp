@@ -1,7 +1,7 @@
-// Calls with large counts (MPI_Allreduce_c) under an MPI that has none, such as Open MPI 5.
+// Calls with large counts (MPI_Allreduce_c) under an MPI that does not have them, such as Open MPI 5.
 //
-// A program may ask for these names weakly, as mpi4py's wheels do, and take the calls with small counts where they are
-// not there. Our wrappers make them there. So they do what such a program would do: the same call with small counts.
+// A program may refer to these names weakly, as mpi4py's wheels do, and use the calls with small counts if they are
+// missing. Our wrappers define the names, so they do what such a program would do: the same call with small counts.
 #pragma once
 
 #include <climits>
@@ -12,12 +12,12 @@
 
 namespace amldist::trace::mpi {
 
-/// How many counts an array of a call has.
+/// The number of counts in an array argument.
 struct Lengths {
   int sent = 0;
   int got = 0;
 
-  /// One for each member, of the other group where the communicator has two.
+  /// One for each member; of the other group if the communicator has two.
   static Lengths of_members(MPI_Comm comm) noexcept;
   /// One for each member of the own group.
   static Lengths of_own_group(MPI_Comm comm) noexcept;
@@ -25,12 +25,12 @@ struct Lengths {
   static Lengths of_neighbors(MPI_Comm comm) noexcept;
 };
 
-/// The arguments of one call in small numbers.
+/// The arguments of one call as small numbers.
 class Narrow {
  public:
   enum class Kept {
     for_the_call,
-    for_good,  ///< MPI reads the arrays until a request ends; equal ones are kept once
+    for_good,  ///< MPI reads the arrays until a request ends; equal arrays are kept once
   };
   Narrow() = default;
   Narrow(Lengths lengths, Kept kept) noexcept : lengths_(lengths), kept_(kept) {}
@@ -52,7 +52,7 @@ class Narrow {
     fits_ = fits_ && number >= INT_MIN && number <= INT_MAX;
     return static_cast<int>(number);
   }
-  /// nullptr where the program gives none: some arrays only the root has.
+  /// nullptr if the program passes no array: some arrays only the root has.
   template <typename Number>
   const int* array(const Number* numbers, int length) noexcept try {
     if (numbers == nullptr) return nullptr;

@@ -18,7 +18,7 @@ std::uint64_t read_clock(clockid_t clock) noexcept {
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-/// How long this thread has been ready to run while others had its processor; nothing if the kernel does not tell.
+/// How long this thread has been ready to run while others had its processor; nullopt if the kernel does not say.
 /// Source: Linux, Documentation/scheduler/sched-stats.rst: time on a processor, time on a run queue (ns), turns.
 std::optional<std::uint64_t> queued_so_far() noexcept {
   const int file = ::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
@@ -51,13 +51,14 @@ void PollMeter::begin_interval(std::uint64_t calls) noexcept {
 
 PollMeter::Finding PollMeter::judge(std::uint64_t now, std::uint64_t calls) const noexcept {
   constexpr std::uint64_t longest_interval_ns = 1'000'000'000;
-  constexpr std::uint64_t longest_test_ns = 20'000;  // of the processor's time, with what is between two of them
+  constexpr std::uint64_t longest_test_ns = 20'000;  // of processor time, including what lies between two tests
   constexpr std::uint64_t least_part = 5;            // a fifth of the time is work
   const std::uint64_t passed = now - begin_ns_;
   if (has_found_ || calls != calls_ || passed > longest_interval_ns) return Finding::busy;
   const std::uint64_t own = read_clock(CLOCK_THREAD_CPUTIME_ID) - thread_cpu_ns_;
   const std::uint64_t all = read_clock(CLOCK_PROCESS_CPUTIME_ID) - process_cpu_ns_;
-  // On a busy machine the program gets less of a processor than has passed; that it was ready to run is not waiting.
+  // On a busy machine the program gets less processor time than has passed; the time in which it was ready to run is
+  // not waiting.
   const auto queued = queued_so_far();
   const bool is_told = queued && queued_ns_;
   const std::uint64_t whole = is_told ? passed - std::min(passed, *queued - *queued_ns_) : own;

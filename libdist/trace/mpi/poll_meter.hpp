@@ -1,4 +1,4 @@
-// Whether a thread waits by asking: MPI_Test in a loop, with nothing else between two tests that takes time.
+// Whether a thread waits by polling: MPI_Test in a loop, with nothing between two tests that takes time.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace amldist::trace::mpi {
 
-/// Looks at intervals of a fifth of a second. In one of them the program waits if it made no other call, no test found
-/// anything, and the process slept or spent its time on the tests. Who computes between two tests does not wait. For
-/// one thread.
+/// Looks at intervals of a fifth of a second. In such an interval the program waits if it made no other call, no test
+/// found anything, and the process slept or spent its time on the tests. A program that computes between two tests does
+/// not wait. For one thread.
 class PollMeter {
  public:
   enum class Finding { not_due, busy, waits };
 
-  /// After a test that found nothing; costs a reading of the kernel's coarse clock. `calls` of the program so far.
-  /// After any other answer than not_due, call begin_interval().
+  /// Called after a test that found nothing; costs a reading of the kernel's coarse clock. `calls`: of the program so
+  /// far. After any other answer than not_due, call begin_interval().
   [[nodiscard]] Finding found_nothing(std::uint64_t calls) noexcept {
     ++tests_;
     const std::uint64_t now = coarse_ns();

@@ -50,10 +50,10 @@ static int look_at(struct dl_phdr_info* info, size_t size, void* data) {
   return 1;
 }
 
-/* Nobody has asked for a trace of this program. */
+/* No trace of this program was asked for. */
 static int is_unwanted;
 
-/* The part beside this file, if it takes this libmpi. */
+/* Opens the part beside this file, if it accepts this libmpi. */
 static void* open_part(const char* part, void* libmpi) {
   Dl_info own;
   if (dladdr((void*)amldist_mpi_slots, &own) == 0 || own.dli_fname == NULL) return NULL;
@@ -68,7 +68,7 @@ static void* open_part(const char* part, void* libmpi) {
   const int answer = use != NULL ? use(libmpi) : 0;
   if (answer == 1) return library;
   if (answer == 2) is_unwanted = 1;
-  return NULL; /* it stays open: it may have been asked by another thread, too */
+  return NULL; /* it stays open, because another thread may use it, too */
 }
 
 static void* libmpi;
@@ -85,13 +85,13 @@ static void look_for_mpi(void) {
     part = open_part(parts[i], libmpi);
   }
   if (part == NULL && !is_unwanted)
-    fprintf(stderr, "aml-dist: this program's MPI is not one that can be traced: it runs untraced\n");
+    fprintf(stderr, "aml-dist: this program's MPI cannot be traced: the program runs without trace\n");
 }
 
 /* A program that has MPI's names from us alone, and has loaded no MPI. One that looks whether it has (a weak MPI_Init)
  * cannot be told: the names are here. */
 static int no_mpi(void) {
-  fprintf(stderr, "aml-dist: this program calls MPI but has loaded none\n");
+  fprintf(stderr, "aml-dist: this program calls MPI but has not loaded an MPI library\n");
   abort();
 }
 
@@ -100,7 +100,7 @@ __attribute__((visibility("hidden"))) void* amldist_mpi_resolve(long index) {
   pthread_once(&once, look_for_mpi);
   void* function = part != NULL ? dlsym(part, names[index] + 1) : NULL;
   if (function == NULL && libmpi != NULL) function = dlsym(libmpi, names[index]);
-  /* A library that stands in for MPI in programs of one process. */
+  /* A substitute for MPI in programs of one process. */
   if (function == NULL) function = dlsym(RTLD_NEXT, names[index] + 1);
   if (function == NULL) function = (void*)no_mpi;
   __atomic_store_n(&amldist_mpi_slots[index], function, __ATOMIC_RELEASE);

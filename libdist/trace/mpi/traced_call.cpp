@@ -1,4 +1,4 @@
-// One call of the program: what is recorded of it, and when.
+// Records one call of the program: its arguments and its times.
 #include <algorithm>
 
 #include "trace/mpi/tracer.hpp"
@@ -7,7 +7,7 @@ namespace amldist::trace::mpi {
 namespace {
 constexpr Data nothing{};
 
-/// Between two groups only the arguments of some ranks count: none is recorded.
+/// Between two groups only the arguments of some ranks count, so they are not recorded.
 trace::RecordedCall record_of(const Communicator& communicator, std::uint64_t sequence, const OfAll& call,
                               const Data& given) noexcept {
   const Tracer& trace = tracer();
@@ -22,7 +22,7 @@ trace::RecordedCall record_of(const Communicator& communicator, std::uint64_t se
 }
 }  // namespace
 
-/// Of all members: counts it. False: its communicator is not recorded.
+/// For a call of all members: counts it. False if its communicator is not recorded.
 bool Traced::number(const OfAll& call) noexcept {
   Communicator* const communicator = tracer().find(call.comm);
   if (communicator == nullptr) return false;
@@ -59,7 +59,8 @@ void Traced::begin(Posted /*how*/, const OfOpened& call, const Data& data) noexc
 }
 
 namespace {
-/// Small tags as they are. Larger ones share the numbers from 32,768 on, so that two that differ are rarely alike.
+/// Small tags stay as they are. Larger ones share the numbers from 32,768 on, so that two different tags rarely get the
+/// same number.
 std::uint16_t short_tag(std::uint32_t tag) noexcept {
   constexpr std::uint32_t large = 0x8000;
   if (tag < large) return static_cast<std::uint16_t>(tag);
@@ -69,7 +70,7 @@ std::uint16_t short_tag(std::uint32_t tag) noexcept {
   return static_cast<std::uint16_t>(std::min(mixed, std::uint32_t{trace::recorder_format::any_tag} - 1));
 }
 
-/// The record of a message; nullopt for one that is none.
+/// The record of a message; nullopt if the call is not a message.
 std::optional<trace::RecordedCall> message(const OfTwo& call, const Data& data) noexcept {
   Tracer& trace = tracer();
   if (call.peer == trace.abi().no_process) return std::nullopt;
@@ -100,7 +101,7 @@ void Traced::begin(Posted /*how*/, const OfTwo& call, const Data& data) noexcept
 
 void Traced::begin(Persistent /*how*/, const OfTwo& call, const Data& data) noexcept { call_ = message(call, data); }
 
-/// The preparation is itself a call of all members, which must make it in the same order.
+/// The preparation is itself a call of all members, who must make it in the same order.
 void Traced::begin(Persistent /*how*/, const OfAll& call, const Data& data) noexcept {
   begin(Blocking{}, OfAll{call.comm, other::prepare, -1}, Data{0, no_type(), no_op()});
   if (parent_ == nullptr) return;

@@ -52,7 +52,7 @@ extern "C" int delete_communicator(MPI_Comm /*comm*/, int /*keyval*/, void* attr
   return 0;
 }
 
-/// "ranks 0-3,8": how a communicator without a name is called.
+/// "ranks 0-3,8": the name given to a communicator that has no name.
 std::string name_of_members(std::span<const std::uint32_t> ranks) {
   constexpr std::size_t most = 16;
   std::vector<std::uint32_t> first(ranks.begin(),
@@ -128,7 +128,7 @@ void Tracer::initialized(Ticket ticket, int status) noexcept try {
   if (!known || step_size != static_cast<std::uint32_t>(size) ||
       number_in("SLURM_PROCID") != static_cast<std::uint32_t>(rank) || is_spawned() ||
       make_keyval(copy_nothing, delete_communicator, &keyval, nullptr) != 0) {
-    recorder_.close(FlightRecorder::Ending::well);  // a world of its own: nobody of the step waits for it
+    recorder_.close(FlightRecorder::Ending::well);  // a world of its own: no rank of the step waits for it
     return;
   }
   keyval_ = keyval;
@@ -169,7 +169,7 @@ void Tracer::finalized(Ticket ticket, int status) noexcept {
   recorder_.close(FlightRecorder::Ending::well);
 }
 
-/// Such a process has a world of its own, whose ranks may be like those of a step.
+/// Such a process has a world of its own, whose ranks may look like those of a step.
 bool Tracer::is_spawned() const noexcept {
   const auto ask = find_real_as<int(MPI_Comm*)>("PMPI_Comm_get_parent");
   MPI_Comm parent = abi_.no_comm;
@@ -184,7 +184,7 @@ std::vector<std::uint32_t> Tracer::world_ranks_of(MPI_Comm comm, const char* gro
   return ranks;
 }
 
-/// In the group's order; empty where it has processes that are not of the world.
+/// In the group's order; empty if it has processes that are not of the world.
 std::vector<std::uint32_t> Tracer::world_ranks_of_group(MPI_Group group) const {
   int size = 0;
   if (find_real_as<int(MPI_Group, int*)>("PMPI_Group_size")(group, &size) != 0 || size <= 0) return {};
@@ -197,15 +197,15 @@ std::vector<std::uint32_t> Tracer::world_ranks_of_group(MPI_Group group) const {
   return {of_world.begin(), of_world.end()};
 }
 
-/// Of a communicator that no numbered call of all its members has given. Ranks that make, or first use, such ones of
-/// the same members in another order give them other ids. With the lock.
+/// The id of a communicator that was not made by a numbered call of all its members. If ranks make, or first use,
+/// several such communicators of the same members in different orders, they give them different ids. Needs the lock.
 std::uint64_t Tracer::next_id(std::span<const std::uint32_t> members, Origin origin, int tag) {
   const std::uint64_t id =
       digest(digest(digest(members), static_cast<std::uint64_t>(origin)), static_cast<std::uint64_t>(tag));
   return digest(id, ++same_members_[id]);
 }
 
-/// Sets all but the id and the slot.
+/// Sets everything except the id and the slot.
 void Tracer::find_members(MPI_Comm comm, Communicator& made) const {
   int rank = 0;
   int size = 0;
@@ -229,7 +229,7 @@ void Tracer::find_members(MPI_Comm comm, Communicator& made) const {
   made.world_ranks.insert(made.world_ranks.end(), others.begin(), others.end());
 }
 
-/// `id` 0: next_id(). With the lock.
+/// `id` 0: uses next_id(). Needs the lock.
 Communicator* Tracer::add_known(MPI_Comm comm, std::uint64_t id, Origin origin) noexcept try {
   auto* const made = new Communicator;
   find_members(comm, *made);
@@ -356,7 +356,7 @@ void Tracer::forget(Communicator* communicator) noexcept {
 }
 
 calls::DataType Tracer::type_of(MPI_Datatype type) const noexcept {
-  // Most programs use one type; that of a name in MPI never goes away.
+  // Most programs use one type; the type of an MPI constant is never freed.
   const Abi::Type* const recent = recent_type_.load(std::memory_order_relaxed);
   if (recent != nullptr && recent->handle == type) return recent->type;
   const auto known = std::span(abi_.types).first(abi_.type_count);
@@ -382,8 +382,8 @@ std::uint64_t Tracer::bytes_of(std::int64_t count, MPI_Datatype type) const noex
   return static_cast<std::uint64_t>(count) * static_cast<std::uint64_t>(size);
 }
 
-/// A handle that comes again is of a call that has ended: MPI has one for all that end at once, and gives those of the
-/// others anew.
+/// A handle that comes again belongs to a call that has ended: MPI has one handle for all calls that end at once, and
+/// reuses the others.
 void Tracer::remember(MPI_Request request, const PostedCall& posted) noexcept try {
   if (posted.ticket == 0) return;
   if (request == abi_.no_request) return recorder_.complete(posted.ticket);
@@ -460,7 +460,8 @@ void Tracer::prepare(MPI_Request request, const trace::RecordedCall& call) noexc
 
 void Tracer::prepare(MPI_Request request, trace::RecordedCall call, const Communicator& parent,
                      std::uint64_t sequence) noexcept try {
-  constexpr std::uint32_t most = trace::recorder_format::communicator_slots / 2;  // the program's own need the rest
+  constexpr std::uint32_t most =
+      trace::recorder_format::communicator_slots / 2;  // the program's own communicators need the rest
   call.communicator = trace::recorder_format::no_slot;
   {
     const std::lock_guard lock(mutex_);

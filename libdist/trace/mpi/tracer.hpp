@@ -1,7 +1,7 @@
 // Records the MPI calls of an unmodified program. One per process, found through tracer().
 //
 // The wrappers of MPI's calls (wrapped_calls.cpp) record what the program calls. A call that MPI makes inside another
-// one is not recorded. Nothing here throws: where memory or the recorder is missing, calls pass through.
+// one is not recorded. Nothing here throws: without memory or a recorder, calls pass through.
 #pragma once
 
 #include <atomic>
@@ -32,22 +32,22 @@ namespace other = trace::recorder_format::other;
 /// A communicator as this process sees it. Lives until MPI deletes it; kept as MPI's attribute of the communicator.
 struct Communicator {
   std::uint32_t slot = 0;
-  bool is_recorded = false;  ///< false: of one process
-  bool is_between = false;   ///< of two groups, which count as one: the one with the smaller first rank comes first
-  std::uint64_t id = 0;      ///< 0: with processes that are not of the world; its calls are recorded, but not judged
+  bool is_recorded = false;  ///< false for a communicator of one process
+  bool is_between = false;   ///< has two groups, which count as one: the one with the smaller first rank comes first
+  std::uint64_t id = 0;      ///< 0: it has processes that are not of the world; its calls are recorded, but not judged
   std::uint32_t rank = 0;
-  std::int32_t peers_at = 0;  ///< where the ranks begin that messages name: those of the other group
+  std::int32_t peers_at = 0;  ///< where the ranks that messages name begin: those of the other group
   std::vector<std::uint32_t> world_ranks;
   std::atomic<std::uint64_t> sequence{0};
 };
 
-/// Calls inside a recorded call are MPI's own.
+/// Calls inside a recorded call are made by MPI itself.
 [[nodiscard]] int& depth() noexcept;
 
 class Tracer {
  public:
-  /// Whether the calls of this libmpi can come here. They are recorded where the plugin has said so, else they pass
-  /// through. `unwanted`: no trace, and another interface.
+  /// Whether calls of this libmpi are accepted. They are recorded if the plugin has asked for it, else they pass
+  /// through. `unwanted`: no trace, or another interface.
   enum class Use { other_interface = 0, yes = 1, unwanted = 2 };
   Use use(void* libmpi) noexcept;
   [[nodiscard]] bool on() const noexcept { return recorder_.on(); }
@@ -55,44 +55,44 @@ class Tracer {
   [[nodiscard]] FlightRecorder& recorder() noexcept { return recorder_; }
   [[nodiscard]] void* libmpi() const noexcept { return libmpi_; }
 
-  /// Before MPI_Init: opens the recorder and records that this process is in it.
+  /// Before MPI_Init: opens the recorder and records that this process is in MPI_Init.
   FlightRecorder::Ticket initializing() noexcept;
   /// After it: MPI's world must be Slurm's step, or nothing is recorded.
   void initialized(FlightRecorder::Ticket ticket, int status) noexcept;
   FlightRecorder::Ticket finalizing() noexcept;
   void finalized(FlightRecorder::Ticket ticket, int status) noexcept;
 
-  /// nullptr: its calls are not recorded.
+  /// nullptr if its calls are not recorded.
   Communicator* find(MPI_Comm comm) noexcept;
-  /// The communicators that a call gives to its callers. `id`: of the call, the same for all of them.
+  /// The communicators that a call returns to its callers. `id`: of the call, the same for all of them.
   void add(MPI_Comm made, std::uint64_t id) noexcept;
-  /// The id of what this call on a communicator gives.
+  /// The id of the communicator that this call returns.
   [[nodiscard]] static std::uint64_t id_of_made(const Communicator& parent, std::uint64_t sequence) noexcept;
-  /// What MPI_Intercomm_create has made of two groups.
+  /// The result of MPI_Intercomm_create on two groups.
   void add_joined(MPI_Comm made) noexcept;
 
-  /// A file or window that a call on a communicator has opened. Its own calls are numbered, and judged, for themselves.
+  /// A file or window that a call on a communicator has opened. Its own calls are numbered and judged separately.
   void opened(std::uintptr_t handle, const Communicator& by, std::uint64_t sequence, std::string_view what) noexcept;
   [[nodiscard]] Communicator* find_opened(std::uintptr_t handle) noexcept;
   void closed(std::uintptr_t handle) noexcept;
 
-  /// MPI_Comm_create_group is a call of the members of a group only. It is recorded, and judged, as the one call on a
+  /// MPI_Comm_create_group is a call of the members of one group. It is recorded and judged as the only call on a
   /// communicator of its own.
   struct GroupCall {
-    std::uint64_t id = 0;  ///< of what it gives; 0: it is not recorded
+    std::uint64_t id = 0;  ///< of its result; 0: it is not recorded
     std::uint32_t slot = 0;
     FlightRecorder::Ticket ticket = 0;
   };
   [[nodiscard]] GroupCall creating(MPI_Comm parent, MPI_Group group, int tag) noexcept;
   void created(const GroupCall& call, int status, MPI_Comm made) noexcept;
-  /// MPI deletes it.
+  /// Called when MPI deletes it.
   void forget(Communicator* communicator) noexcept;
 
-  /// Of the next call that all members make.
+  /// The number of the next call that all members make.
   [[nodiscard]] std::uint64_t next_number(Communicator& communicator) const noexcept {
     constexpr auto relaxed = std::memory_order_relaxed;
     if (has_threads_) return communicator.sequence.fetch_add(1, relaxed) + 1;
-    const std::uint64_t number = communicator.sequence.load(relaxed) + 1;  // without the lock of an addition
+    const std::uint64_t number = communicator.sequence.load(relaxed) + 1;  // cheaper than an atomic addition
     communicator.sequence.store(number, relaxed);
     return number;
   }
@@ -101,7 +101,7 @@ class Tracer {
   [[nodiscard]] ReduceOp op_of(MPI_Op op) const noexcept;
   [[nodiscard]] std::uint64_t bytes_of(std::int64_t count, MPI_Datatype type) const noexcept;
 
-  /// A call that has been posted and has not been seen to end.
+  /// A call that was posted and has not been seen to end.
   struct PostedCall {
     FlightRecorder::Ticket ticket = 0;
     trace::RecordedCall call{};
@@ -109,26 +109,27 @@ class Tracer {
     std::uint64_t id_of_made = 0;
   };
   void remember(MPI_Request request, const PostedCall& posted) noexcept;
-  /// Its ticket is 0 if there is none.
+  /// Its ticket is 0 if the call is not recorded.
   [[nodiscard]] PostedCall find_posted(MPI_Request request) noexcept;
-  /// The call has ended, well or not.
+  /// The call has ended, successfully or not.
   void complete(MPI_Request request, const PostedCall& posted) noexcept;
   void fail(MPI_Request request, const PostedCall& posted) noexcept;
 
-  /// After a test that found nothing. True: the program waits for its requests by asking; call polled() for each that
-  /// has not ended, then polls_told(). Only of the thread that has called MPI_Init: another may only keep MPI going.
+  /// Called after a test that found nothing. True: the program waits for its requests by polling; call polled() for
+  /// each that has not ended, then polls_told(). Only for the thread that called MPI_Init: other threads may only be
+  /// driving MPI's progress.
   [[nodiscard]] bool polls_in_vain() noexcept;
   void polled(MPI_Request request, PostedCall posted) noexcept;
   void polls_told() noexcept;
   void poll_found() noexcept {
     if (is_main_thread()) poll_meter_.found_something();
   }
-  static constexpr std::size_t most_polled = 64;  ///< of one test, so many are told
+  static constexpr std::size_t most_polled = 64;  ///< reported for one test
 
-  /// What a persistent request does each time that it is started, until MPI_Request_free.
+  /// The call that a persistent request makes each time it is started, until MPI_Request_free.
   void prepare(MPI_Request request, const trace::RecordedCall& call) noexcept;
-  /// The same of a collective call, which was prepared on `parent` with this number. Ranks may start what they have
-  /// prepared in any order, so its starts are counted, and judged, for themselves.
+  /// The same for a collective call, which was prepared on `parent` with this number. Ranks may start what they have
+  /// prepared in any order, so its starts are counted and judged separately.
   void prepare(MPI_Request request, trace::RecordedCall call, const Communicator& parent,
                std::uint64_t sequence) noexcept;
   [[nodiscard]] FlightRecorder::Ticket started(MPI_Request request) noexcept;
@@ -152,16 +153,16 @@ class Tracer {
   Abi abi_;
   mutable std::atomic<const Abi::Type*> recent_type_{nullptr};
   FlightRecorder recorder_;
-  bool has_threads_ = true;                     ///< several may be in MPI at once
-  const int* main_depth_ = nullptr;             ///< depth() of the thread that has called MPI_Init
+  bool has_threads_ = true;                     ///< several threads may be in MPI at once
+  const int* main_depth_ = nullptr;             ///< depth() of the thread that called MPI_Init
   PollMeter poll_meter_;                        ///< of that thread
-  std::vector<FlightRecorder::Ticket> polled_;  ///< that are recorded as waited for, by that thread
+  std::vector<FlightRecorder::Ticket> polled_;  ///< those recorded as waited for by that thread
   std::uint64_t polled_since_ = 0;              ///< ticks
-  std::optional<int> keyval_;                   ///< any number: MPICH's are negative
+  std::optional<int> keyval_;                   ///< may be any number: MPICH's are negative
   MPI_Group world_group_{};
-  std::atomic<std::uint64_t> deletions_{0};  ///< of communicators, so that no thread keeps one that is gone
-  std::mutex mutex_;                         ///< around all below, and around FlightRecorder::add_communicator()
-  std::map<std::uint64_t, std::uint64_t> same_members_;  ///< how many communicators have these members and this origin
+  std::atomic<std::uint64_t> deletions_{0};  ///< of communicators, so that no thread keeps a deleted one
+  std::mutex mutex_;                         ///< protects everything below and FlightRecorder::add_communicator()
+  std::map<std::uint64_t, std::uint64_t> same_members_;  ///< number of communicators with these members and this origin
   std::unordered_map<std::uintptr_t, std::unique_ptr<Communicator>> opened_;
   std::mutex requests_mutex_;
   std::unordered_map<std::uintptr_t, PostedCall> requests_;
@@ -169,7 +170,7 @@ class Tracer {
   std::uint32_t persistent_slots_ = 0;                                  ///< in use by collective ones; with mutex_
 };
 
-/// The one of this process.
+/// The tracer of this process.
 [[nodiscard]] Tracer& tracer() noexcept;
 
 /// A function of the real MPI, by its PMPI name.
@@ -179,7 +180,7 @@ template <typename Function>
   return reinterpret_cast<Function*>(find_real(name));
 }
 
-/// What a call returns that this MPI does not have: MPI_ERR_OTHER.
+/// Returned for a call that this MPI does not have: MPI_ERR_OTHER.
 #ifdef AMLDIST_MPI_HANDLES_ARE_NUMBERS
 inline constexpr int unsupported = 15;
 #else
@@ -203,7 +204,7 @@ struct OfAll {
   Operation operation;
   int root;
 };
-/// Of all who have opened a file or a window.
+/// A call of all members that opened a file or a window.
 struct OfOpened {
   std::uintptr_t handle;
   Operation operation;
@@ -244,7 +245,7 @@ class Traced {
   int posted(int status, const MPI_Request* request, const MPI_Comm* made = nullptr) const noexcept;
   int prepared(int status, const MPI_Request* request) const noexcept;
   int made(int status, const MPI_Comm* made) const noexcept;
-  /// The same of MPI_Intercomm_create, whose two sides make calls on communicators of their own.
+  /// The same for MPI_Intercomm_create, whose two sides make calls on communicators of their own.
   int joined(int status, const MPI_Comm* made) const noexcept;
   template <typename Handle>
   int opened(int status, const Handle* handle, std::string_view what) const noexcept {
@@ -265,9 +266,9 @@ class Traced {
   void begin(Persistent how, const OfTwo& call, const Data& data) noexcept;
   void begin(Persistent how, const OfAll& call, const Data& data) noexcept;
 
-  int& depth_ = depth();  // a thread's variable is found once
+  int& depth_ = depth();  // looked up once, because finding a thread-local variable takes time
   FlightRecorder::Ticket ticket_ = 0;
-  std::optional<trace::RecordedCall> call_;  ///< of one that does not block
+  std::optional<trace::RecordedCall> call_;  ///< for a call that does not block
   const Communicator* parent_ = nullptr;
   std::uint64_t sequence_ = 0;
 };

@@ -61,7 +61,7 @@ DataType type_of(std::string_view type) {
   return value_of(type, names, unknown_type);
 }
 
-/// Bytes where the type is known, else elements.
+/// In bytes if the type is known, else in elements.
 std::uint64_t bytes_of(std::uint64_t count, DataType type) {
   const std::size_t size = calls::size_of(type);
   return size != 0 ? count * size : count;

@@ -1,8 +1,8 @@
-// Records what NCCL's profiler interface tells, whatever its version.
+// Records what NCCL's profiler interface reports, in any version of it.
 //
-// Without events of the device nobody knows when a collective ended, so a rank counts as being in its newest call on a
-// communicator until it enqueues the next one: others that have gone on wait for it. Sends and receives are recorded
-// but not judged.
+// Without events of the device it is not known when a collective ended. So a rank counts as being in its newest call on
+// a communicator until it enqueues the next one, and ranks that have gone on count as waiting for it. Sends and
+// receives are recorded but not judged.
 #pragma once
 
 #include <atomic>
@@ -43,21 +43,21 @@ class NcclRecorder {
   /// Whether this process is traced. Opens the recorder the first time.
   bool start() noexcept;
 
-  /// nullptr: out of memory, or not traced. `ranks` 0: not known, as before version 4.
+  /// nullptr if out of memory or not traced. `ranks` 0: not known, as before version 4.
   Communicator* add(std::uint64_t id, int rank, int ranks, const char* name) noexcept;
   /// The communicator that an event of the first three versions names.
   Communicator* find_or_add(std::uint64_t id, int rank, const char* name) noexcept;
-  /// Its last call. The pointer must not be used any more; nullptr: does nothing.
+  /// Called last. The pointer must not be used afterwards; nullptr is allowed.
   void close(Communicator* communicator) noexcept;
 
   void enqueue(Communicator& communicator, const CollectiveFacts& facts) noexcept;
   void enqueue(Communicator& communicator, const MessageFacts& facts) noexcept;
 
  private:
-  std::mutex mutex_;  ///< around all but enqueue()
+  std::mutex mutex_;  ///< protects everything except enqueue()
   bool tried_ = false;
   FlightRecorder recorder_;
-  std::unordered_map<std::uint64_t, Communicator*> by_id_;  ///< of versions without a context for each communicator
+  std::unordered_map<std::uint64_t, Communicator*> by_id_;  ///< for versions without a context for each communicator
 };
 
 [[nodiscard]] NcclRecorder& recorder() noexcept;

@@ -1,8 +1,7 @@
-// The tables that NCCL looks for, one for each version of its interface.
+// The tables that NCCL looks up, one for each version of its interface.
 //
-// Another profiler, which the user or the site has named, is handed every event that it asked for:
-// AMLDIST_NCCL_PROFILER names it. Our own events need no handles, so the handles that NCCL holds are all of the other
-// profiler.
+// AMLDIST_NCCL_PROFILER names another profiler, of the user or the site, which receives every event that it asked for.
+// Our own events need no handles, so all handles that NCCL holds belong to the other profiler.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -35,14 +34,14 @@ using Init4 = int (*)(void** context, int* mask, const char* name, std::uint64_t
 using Init5 = int (*)(void** context, std::uint64_t id, int* mask, const char* name, int nodes, int ranks, int rank,
                       Logger logger);
 
-/// What NCCL holds as its context of a communicator.
+/// The context of a communicator that NCCL holds.
 struct Context {
   Communicator* communicator = nullptr;  ///< nullptr: not traced, or before version 4
   void* other = nullptr;                 ///< of the other profiler
   int other_mask = 0;
 };
 
-/// The library of the other profiler; nullptr without one.
+/// The library of the other profiler; nullptr if there is no other.
 void* other_library() noexcept try {
   static void* const library = [] {
     const auto path = own_variable(variable::nccl_profiler).value_or("");
@@ -61,7 +60,8 @@ const Table<Init>* other_table(const char* name) noexcept {
   return library != nullptr ? static_cast<const Table<Init>*>(::dlsym(library, name)) : nullptr;
 }
 
-/// The newest version of the other profiler's that takes what this version's callbacks bring; nullptr without one.
+/// The newest version of the other profiler's table that accepts what this version's callbacks provide; nullptr if
+/// there is no such table.
 template <typename Init>
 const Table<Init>* other_table(int version, const char* name, const char* one_before) noexcept {
   constexpr int only_adds_events = 6;
@@ -81,7 +81,7 @@ const Table<Init>* other_table(int version, const char* name, const char* one_be
 
 const char* or_empty(const char* text) noexcept { return text != nullptr ? text : ""; }
 
-// ---- what each version's descriptor says ----
+// ---- the descriptors of each version ----
 
 template <typename Wanted>
 const Wanted& body_of(const void* descriptor) noexcept {
@@ -170,7 +170,7 @@ struct Version {
     return table;
   }
 
-  /// Gives NCCL its context and mask, once the other profiler has given its own to `made`.
+  /// Gives NCCL its context and mask, after the other profiler has set its own in `made`.
   static int give(Context* made, bool traced, void** context, int* mask) noexcept {
     constexpr int all_before_6 = (1 << 12) - 1;
     if (version == 6 && other() == other_table<Init>(names[version - 1])) made->other_mask &= all_before_6;

@@ -1,9 +1,8 @@
-// NCCL's interface to profiler plugins, versions 1 to 6, as far as it is needed here and in our own words. Source: the
-// headers src/include/plugin/profiler/profiler_v*.h and nccl_profiler.h of NVIDIA/nccl (2.23 has version 1, 2.29
-// version 6).
+// NCCL's interface to profiler plugins, versions 1 to 6, redeclared as far as it is needed here. Source: the headers
+// src/include/plugin/profiler/profiler_v*.h and nccl_profiler.h of NVIDIA/nccl (2.23 has version 1, 2.29 version 6).
 //
 // NCCL looks for a table `ncclProfiler_vN`, the newest that it knows first. Every version's table has the same six
-// members; what differs are the parameters of init and the descriptor of an event.
+// members; the parameters of init and the descriptor of an event differ.
 #pragma once
 
 #include <cstddef>
@@ -55,7 +54,7 @@ struct Message1 {
   std::size_t count;
   int peer;
 };
-/// Versions 2 and 3 differ behind these members only.
+/// Versions 2 and 3 differ only after these members.
 struct Collective2 {
   const char* name;
   std::uint64_t comm_hash;

@@ -1,5 +1,5 @@
-// A clock for a source that makes calls one at a time, maybe millions in a second. Reading the processor's counter is
-// most of what recording a short call costs, and the kernel's coarse clock costs a third of it.
+// A clock for a source that makes calls one at a time, perhaps millions per second. Reading the processor's counter is
+// most of the cost of recording a short call; the kernel's coarse clock costs a third of it.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace amldist::trace {
 
-/// Reads TickClock exactly for the first thousand readings in each tick of the kernel (1 to 10 ms, by its
-/// configuration). Beyond that, until the kernel's next tick, it gives the last of these readings again. For one thread
-/// at a time.
+/// Reads TickClock exactly for the first thousand readings in each tick of the kernel (1 to 10 ms, depending on its
+/// configuration). After that, until the kernel's next tick, it repeats the last exact reading. For one thread at a
+/// time.
 class BurstClock {
  public:
-  /// A moment: in ticks of TickClock, never later than it is.
+  /// The present moment in ticks of TickClock; may be too early, never too late.
   [[nodiscard]] std::uint64_t now() noexcept {
     const std::uint64_t tick = kernel_ns();
     if (tick != tick_ns_) begin_tick(tick);
@@ -25,15 +25,15 @@ class BurstClock {
     }
     return latest_;
   }
-  /// Whether what now() last gave was read there and then.
+  /// Whether the last result of now() was exact.
   [[nodiscard]] bool is_exact() const noexcept { return is_exact_; }
 
   struct End {
-    std::uint64_t ticks;  ///< when it is
-    bool in_next_tick;    ///< what began at the last reading, not exactly, may have begun just now
+    std::uint64_t ticks;  ///< the reading at the end
+    bool in_next_tick;    ///< the call that began at the last, inexact reading may have begun just now
   };
-  /// The end of what began with the last reading, which was not exact. Within the same tick of the kernel that is the
-  /// reading itself; after it the end is exact.
+  /// The end of a call that began with the last reading, which was not exact. Within the same tick of the kernel that
+  /// is the reading itself; after it the end is exact.
   [[nodiscard]] End end_of_inexact() noexcept {
     const std::uint64_t tick = kernel_ns();
     if (tick == tick_ns_) return {latest_, false};
@@ -43,7 +43,7 @@ class BurstClock {
   }
 
  private:
-  static constexpr unsigned exact_readings = 1024;  // of 10 ns: a part of a per cent of the time, whatever the program
+  static constexpr unsigned exact_readings = 1024;  // of 10 ns: a fraction of a per cent of the time for any program
 
   void begin_tick(std::uint64_t tick) noexcept {
     tick_ns_ = tick;

@@ -21,7 +21,7 @@ namespace {
 using namespace recorder_format;
 using text::concat;
 
-constexpr std::uint64_t calls_between_ticks = 256;  // keeps the clock accurate where nothing calls tick()
+constexpr std::uint64_t calls_between_ticks = 256;  // keeps the clock accurate if nothing calls tick()
 
 Error failed_to(std::string_view what, const std::string& path) {
   const int problem = errno;
@@ -74,7 +74,8 @@ Result<FileDescriptor> create_file(const std::string& path, std::size_t bytes) {
   FileDescriptor file(::open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file) return failed_to("create", path);
   struct flock lock = whole_file(F_WRLCK);
-  static_cast<void>(::fcntl(file.get(), F_SETLK, &lock));  // where locks are missing (some NFS), readers only know less
+  static_cast<void>(
+      ::fcntl(file.get(), F_SETLK, &lock));  // where locks are missing (some NFS), readers only learn less
   errno = ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes));
   if (errno == 0) return file;
   const Error error = failed_to("reserve room for", path);
@@ -164,8 +165,8 @@ void FlightRecorder::unmap() noexcept {
   file_ = FileDescriptor();
 }
 
-/// Finds room in the pool for so many members of the communicator in a slot: what the slot has had before, what is
-/// left, or what a closed communicator has.
+/// Finds room in the pool for the members of the communicator in a slot: what the slot had before, what is left, or
+/// what a closed communicator had.
 bool FlightRecorder::take_room(std::uint32_t slot, std::uint32_t ranks) noexcept {
   PoolRoom& own = rooms_.at(slot);
   if (own.ranks >= ranks) return true;
@@ -183,7 +184,7 @@ bool FlightRecorder::take_room(std::uint32_t slot, std::uint32_t ranks) noexcept
   return false;
 }
 
-/// As a row of numbers where they are one, which groups of a grid are; else in the pool, as long as it has room.
+/// As a regular row if they form one, as groups of a grid do; else in the pool, while it has room.
 void FlightRecorder::put_members(CommunicatorSlot& slot, std::span<const std::uint32_t> ranks) noexcept {
   slot.members = Members::unknown;
   if (ranks.empty()) return;
@@ -279,7 +280,7 @@ FlightRecorder::Ticket FlightRecorder::enqueue(const RecordedCall& call) noexcep
   return write(call, State::enqueued, now());
 }
 
-// The two begin() and complete() are in the path of every short call: as one function each they take 2 to 6 ns less.
+// Both begin() and complete() are on the path of every short call; kept as one function each, they take 2 to 6 ns less.
 [[gnu::flatten]] FlightRecorder::Ticket FlightRecorder::begin(const RecordedCall& call) noexcept {
   const Ticket ticket = write(call, State::started, now());
   if (burst_) inexact_ = burst_->is_exact() ? 0 : ticket;
@@ -290,7 +291,7 @@ FlightRecorder::Ticket FlightRecorder::enqueue(const RecordedCall& call) noexcep
   return write(call, State::started, now);
 }
 
-/// nullptr if the ring has wrapped since: the entry belongs to another call now.
+/// nullptr if the ring has wrapped: the entry belongs to another call now.
 RecordedEntry* FlightRecorder::entry_of(Ticket ticket) const noexcept {
   if (header_ == nullptr || ticket == 0) return nullptr;
   RecordedEntry& entry = entries_[(ticket - 1) & mask_];
@@ -300,7 +301,7 @@ RecordedEntry* FlightRecorder::entry_of(Ticket ticket) const noexcept {
 bool FlightRecorder::start(Ticket ticket) noexcept {
   RecordedEntry* const entry = entry_of(ticket);
   if (entry == nullptr) return false;
-  // Later than `enqueued` also where the clock says the same: so a reader knows a call that was posted first.
+  // Later than `enqueued` even if the clock has not advanced, so that a reader can tell that the call was posted first.
   const std::uint64_t moment = std::max(now(), std::atomic_ref(entry->enqueued).load(std::memory_order_relaxed) + 1);
   entry->started.store(moment, std::memory_order_relaxed);
   entry->state.store(static_cast<std::uint8_t>(State::started), std::memory_order_release);
@@ -337,8 +338,8 @@ void FlightRecorder::suspend(Ticket ticket) noexcept {
   entry->started.store(0, std::memory_order_relaxed);
 }
 
-/// A call of a burst that ends after the kernel's next tick began just before that tick or long before: nobody knows.
-/// It counts as one that took no time, because most do. One that has seen two ticks has waited.
+/// A call of a burst that ends after the kernel's next tick may have begun just before that tick or long before. It
+/// counts as a call that took no time, because most do. A call that has seen two ticks has waited.
 std::uint64_t FlightRecorder::end_of(RecordedEntry& entry, Ticket ticket) noexcept {
   if (!burst_ || ticket != inexact_) return now();
   const BurstClock::End end = burst_->end_of_inexact();
@@ -355,7 +356,7 @@ std::uint64_t FlightRecorder::end_of(RecordedEntry& entry, Ticket ticket) noexce
   constexpr auto relaxed = std::memory_order_relaxed;
   entry->ended.store(end_of(*entry, ticket), relaxed);
   entry->state.store(static_cast<std::uint8_t>(State::completed), std::memory_order_release);
-  // Another thread may be writing a later call into this entry: the ring has gone round.
+  // The ring may have wrapped, and another thread may be writing a later call into this entry.
   if (!is_collective(calls::Operation{std::atomic_ref(entry->operation).load(relaxed)})) return;
   const std::uint32_t slot = entry->communicator.load(relaxed);
   if (slot < communicator_slots) communicators_[slot].completed.store(entry->sequence.load(relaxed), relaxed);
@@ -372,7 +373,8 @@ void FlightRecorder::fail(Ticket ticket, int status) noexcept {
 [[gnu::noinline]] void FlightRecorder::tick() noexcept {
   if (!on()) return;
   const ClockPoint now = clock_point(clock_);
-  header_->latest_realtime_ns.store(0, std::memory_order_release);  // a reader in between uses only the first point
+  header_->latest_realtime_ns.store(
+      0, std::memory_order_release);  // a reader that comes in between uses only the first point
   header_->latest_ticks.store(now.ticks, std::memory_order_release);
   header_->latest_realtime_ns.store(now.realtime_ns, std::memory_order_release);
 }
@@ -395,7 +397,7 @@ void FlightRecorder::close(Ending ending) noexcept {
   }
   if (ours && ending == Ending::well) {
     ::unlink(path_.c_str());
-    ::rmdir(path_.substr(0, path_.rfind('/')).c_str());  // fails while others are in it
+    ::rmdir(path_.substr(0, path_.rfind('/')).c_str());  // fails while other files are in it
   }
   unmap();
 }

@@ -40,13 +40,13 @@ struct RecorderOwner {
   std::uint32_t size = 1;
   std::uint32_t local_rank = 0;
   std::string host;
-  /// Which library's calls these are. All but "amldist" have it in the file's name.
+  /// The library whose calls are recorded. All but "amldist" have its name in the file's name.
   std::string source = "amldist";
 };
 
-/// A communicator, as known when it is made.
+/// A communicator as it is known when it is made.
 struct RecordedCommunicator {
-  std::uint64_t id = 0;  ///< the same on every member, and of no other communicator of the step
+  std::uint64_t id = 0;  ///< the same on every member, unique in the step
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
   std::string_view name = {};                       ///< for people
@@ -54,7 +54,7 @@ struct RecordedCommunicator {
   std::span<const std::uint32_t> world_ranks = {};  ///< of its members, in their order; empty: not known
 };
 
-/// One call, as known when it begins.
+/// One call as it is known when it begins.
 struct RecordedCall {
   calls::Operation operation = calls::Operation::none;
   calls::DataType type = calls::DataType::uint8;
@@ -69,7 +69,7 @@ struct RecordedCall {
 /// Owns one mapped file. Move-only. A default-constructed recorder is off: every member does nothing.
 class FlightRecorder {
  public:
-  using Ticket = std::uint64_t;  ///< identifies a recorded call; 0: none, nothing is written
+  using Ticket = std::uint64_t;  ///< identifies a recorded call; 0: nothing was written
 
   static constexpr std::uint32_t default_capacity = 4096;  ///< calls that a file keeps: 256 KiB
 
@@ -88,8 +88,8 @@ class FlightRecorder {
   [[nodiscard]] static Result<FlightRecorder> create(const std::string& folder, const RecorderOwner& owner,
                                                      std::uint32_t capacity = default_capacity);
 
-  /// From now on no two threads are in a member at once, which makes a record cheaper. A call among more than 500 in
-  /// one tick of the kernel's clock has less exact times then: see record_format.hpp.
+  /// Declares that no two threads call a member at once from now on, which makes a record cheaper. Times of calls
+  /// beyond 500 in one tick of the kernel's clock are then less exact: see record_format.hpp.
   void one_at_a_time() noexcept { burst_.emplace(); }
 
   [[nodiscard]] bool on() const noexcept { return header_ != nullptr; }
@@ -109,16 +109,16 @@ class FlightRecorder {
   /// Records a call that starts now, or that started at `now`.
   Ticket begin(const RecordedCall& call) noexcept;
   Ticket begin(const RecordedCall& call, std::uint64_t now) noexcept;
-  /// False: there is no such record any more, because the ring has gone round since.
+  /// False if the record is gone because the ring has wrapped.
   bool start(Ticket ticket) noexcept;
-  /// Records once more, now as started, an enqueued call whose record is gone.
+  /// Records an enqueued call whose record is gone again, as started.
   Ticket start_again(const RecordedCall& call) noexcept;
-  /// The program waits for an enqueued call by asking again and again, since this moment. A reader believes it as long
-  /// as tick() is called every second. False: there is no such record any more.
+  /// The program has been waiting for an enqueued call by polling since this moment. A reader believes it as long as
+  /// tick() is called every second. False if the record is gone.
   bool poll(Ticket ticket, std::uint64_t since) noexcept;
-  /// Records once more an enqueued call whose record is gone.
+  /// Records an enqueued call whose record is gone again.
   Ticket enqueue_again(const RecordedCall& call) noexcept;
-  /// A started or polled call that nobody waits in any more, though it has not ended.
+  /// A started or polled call in which no thread waits any more, though it has not ended.
   void suspend(Ticket ticket) noexcept;
   void complete(Ticket ticket) noexcept;
   /// `status`: the negative amldist_status that the caller receives.
@@ -128,9 +128,9 @@ class FlightRecorder {
   [[nodiscard]] std::uint64_t recorded() const noexcept;
 
   /// Heartbeat of the watchdog thread, about once a second: shows that the process is alive and calibrates ticks to
-  /// time. So does a program that polls.
+  /// time. A program that polls calls it, too.
   void tick() noexcept;
-  /// Stores what the watchdog thread found, one sentence. It replaces the previous one.
+  /// Stores what the watchdog thread found, as one sentence; replaces the previous one.
   void note(std::string_view sentence) noexcept;
 
   enum class Ending {
@@ -155,7 +155,7 @@ class FlightRecorder {
   recorder_format::CommunicatorSlot* communicators_ = nullptr;
   std::uint32_t* pool_ = nullptr;
   std::uint32_t pool_used_ = 0;
-  /// The part of the pool that a slot has, also after its communicator was closed.
+  /// The part of the pool that belongs to a slot, even after its communicator was closed.
   struct PoolRoom {
     std::uint32_t first = 0;
     std::uint32_t ranks = 0;
@@ -164,8 +164,8 @@ class FlightRecorder {
   recorder_format::RecordedEntry* entries_ = nullptr;
   std::uint32_t mask_ = 0;
   TickClock clock_;
-  std::optional<BurstClock> burst_;  ///< instead, where calls come one at a time
-  Ticket inexact_ = 0;               ///< the newest call, if it began at a moment that is not exact
+  std::optional<BurstClock> burst_;  ///< the clock used if calls come one at a time
+  Ticket inexact_ = 0;               ///< the newest call, if its beginning is not exact
   FileDescriptor file_;              ///< holds the lock that shows readers that the writer is alive
   std::int32_t pid_ = 0;
   std::string path_;

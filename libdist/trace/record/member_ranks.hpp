@@ -1,5 +1,4 @@
-// The members of a communicator as ranks of the world: a row of numbers, which costs nothing whatever its length, or a
-// list.
+// The members of a communicator as ranks of the world: a regular row, of constant size for any length, or a list.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +9,7 @@
 
 namespace amldist::trace {
 
-/// srun keeps one for each communicator of each rank: the lists of all worlds would grow with the square of the step.
+/// srun keeps one for each communicator of each rank; lists for all worlds would grow with the square of the step.
 class MemberRanks {
  public:
   MemberRanks() = default;
@@ -22,7 +21,7 @@ class MemberRanks {
     ranks.size_ = size;
     return ranks;
   }
-  /// A list that is a row becomes one.
+  /// Stores a list, as a row if it is one.
   static MemberRanks of(std::span<const std::uint32_t> list) {
     const std::uint32_t stride = list.size() > 1 ? list[1] - list[0] : 1;
     MemberRanks ranks = row(list.empty() ? 0 : list[0], static_cast<std::int32_t>(stride), list.size());

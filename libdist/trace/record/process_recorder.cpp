@@ -20,7 +20,7 @@ struct OpenRecorder {
   std::weak_ptr<ProcessRecorder> recorder = {};
 };
 
-/// What the process has open. A child of fork() has its parent's list, and uses nothing of it.
+/// The recorders that this process has open. A child of fork() inherits the list but uses nothing of it.
 struct OpenRecorders {
   std::mutex mutex;
   std::vector<OpenRecorder> list;
@@ -55,7 +55,7 @@ Result<std::shared_ptr<ProcessRecorder>> ProcessRecorder::open(const std::string
   return made;
 }
 
-/// false: the last world has left it meanwhile.
+/// Returns false if the last world has left it meanwhile.
 bool ProcessRecorder::enter() noexcept {
   const std::lock_guard lock(mutex_);
   if (!recorder_.on()) return false;

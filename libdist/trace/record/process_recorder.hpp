@@ -15,28 +15,28 @@ namespace amldist::trace {
 /// Shared by the worlds of a process that are recorded in one folder. All members may be called from several threads.
 class ProcessRecorder {
  public:
-  /// The recorder of this process in `folder`, where a world still uses it; else a new one. Whoever opens it calls
-  /// leave() when its world ends. Errors: those of FlightRecorder::create(), and a folder in which this process is
-  /// another rank already.
+  /// The recorder of this process in `folder` if a world still uses it; else a new one. The caller must call leave()
+  /// when its world ends. Errors: those of FlightRecorder::create(), and a folder in which this process already records
+  /// as another rank.
   [[nodiscard]] static Result<std::shared_ptr<ProcessRecorder>> open(const std::string& folder,
                                                                      const RecorderOwner& owner);
 
   explicit ProcessRecorder(FlightRecorder recorder) : recorder_(std::move(recorder)) {}
 
-  /// For the calls themselves.
+  /// The recorder for the calls themselves.
   [[nodiscard]] FlightRecorder& calls() noexcept { return recorder_; }
   [[nodiscard]] const std::string& path() const noexcept { return recorder_.path(); }
 
   [[nodiscard]] std::uint32_t add_communicator(const RecordedCommunicator& communicator) noexcept;
   void note(std::string_view sentence) noexcept;
 
-  /// A world has ended. With the last one the recorder is closed: the file stays if any of them failed.
+  /// Says that a world has ended. After the last one the recorder is closed: the file stays if any of them failed.
   void leave(FlightRecorder::Ending ending) noexcept;
 
  private:
   [[nodiscard]] bool enter() noexcept;
 
-  std::mutex mutex_;  ///< around all but the calls
+  std::mutex mutex_;  ///< protects everything except the calls
   FlightRecorder recorder_;
   std::uint32_t worlds_ = 0;
   bool has_failed_ = false;

@@ -39,7 +39,7 @@ std::string printable_lines(std::string words) {
   return words;
 }
 
-/// Cut at a line's end.
+/// Cuts the text at the end of a line.
 std::string shortened(std::string words, std::size_t most) {
   constexpr std::string_view more = "    ...\n";
   if (words.size() <= most) return words;
@@ -50,7 +50,7 @@ std::string shortened(std::string words, std::size_t most) {
 
 // ---- the process's own thread ----
 
-/// The calling user's own file: what others have written is no request of theirs.
+/// Only the calling user's own file: another user's file is not an answer to this request.
 FileDescriptor open_own(const std::string& path, int how) {
   FileDescriptor file(::open(path.c_str(), how | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
   struct stat status = {};
@@ -102,7 +102,7 @@ bool is_python(std::int32_t pid) {
   return path.substr(path.rfind('/') + 1).starts_with("python");
 }
 
-/// A process that has closed its standard streams would hand on others under their numbers.
+/// If this process has closed its standard streams, other descriptors would be inherited under their numbers.
 void fill_standard_streams() {
   while (true) {
     const int file = ::open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -135,7 +135,7 @@ std::string told_by_py_spy(std::int32_t pid, milliseconds patience) {
 
 // ---- what the kernel tells ----
 
-/// The second field behind the name in /proc/PID/stat: R, S, D, T, t, ...
+/// The second field after the name in /proc/PID/stat: R, S, D, T, t, ...
 char state_in(const std::string& stat_file) {
   const std::string line = read_file_start(stat_file, 512);
   const auto end_of_name = line.rfind(')');
@@ -169,7 +169,8 @@ std::string threads_of(std::int32_t pid) {
 
 // ---- the innermost call ----
 
-/// "function at file.py:12" of a line of ours, or "    function (file.py:12)" of py-spy's; the file with its folders.
+/// "function at file.py:12" of a line that amldist_trace wrote, or the indented "function (file.py:12)" of py-spy's;
+/// the file with its folders.
 struct Call {
   std::string_view function;
   std::string_view place;
@@ -200,7 +201,7 @@ std::string stack_of(const Recording& recording, milliseconds patience) {
   if (python.empty() && is_python(pid) && open_own(recording.path, O_RDONLY)) python = told_by_py_spy(pid, patience);
   std::string threads = threads_of(pid);
   if (python.empty()) return printable_lines(shortened(std::move(threads), longest_stack));
-  // Both where there is room; the stacks first.
+  // Both if there is room; the stacks first.
   std::string words = shortened(std::move(python), longest_stack);
   if (!words.ends_with('\n')) words += '\n';
   if (words.size() + threads.size() <= longest_stack) words += threads;

@@ -41,8 +41,8 @@ Result<FileDescriptor> own_folder(int parent, const std::string& name, const std
   struct stat status = {};
   if (!folder || ::fstat(folder.get(), &status) != 0) return no_place(path, std::strerror(errno));
   if (given) return folder;
-  if (status.st_uid != ::geteuid()) return no_place(path, "it belongs to somebody else");
-  if ((status.st_mode & 077) != 0) return no_place(path, "others have rights to it (it should have mode 0700)");
+  if (status.st_uid != ::geteuid()) return no_place(path, "it belongs to another user");
+  if ((status.st_mode & 077) != 0) return no_place(path, "other users may access it (its mode should be 0700)");
   return folder;
 }
 
@@ -75,7 +75,7 @@ bool is_written(int folder, const std::string& name) {
   return file && ::fcntl(file.get(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-/// What a step's files occupy.
+/// The space that a step's files occupy.
 std::uint64_t bytes_in(int root, const std::string& step) {
   constexpr std::uint64_t block = 512;  // the unit of st_blocks
   std::uint64_t bytes = 0;

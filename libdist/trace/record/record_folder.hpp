@@ -5,7 +5,7 @@
 //   /tmp/aml-dist-1000/42.0/3.trace          where there is no /dev/shm
 //
 // The user's folder is created with mode 0700. It is used only if it is a real folder, belongs to the user and is
-// closed to others. In a world-writable parent somebody else may have created it first; then the next place is tried.
+// closed to others. In a world-writable parent another user may have created it first; then the next place is tried.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@
 
 namespace amldist::trace {
 
-/// Folders that may hold a user's steps, in the order in which they are tried; `given` is AMLDIST_TRACE_DIR, empty
-/// if unset. None: recording is off.
+/// Folders that may hold a user's steps, in the order in which they are tried; `given` is AMLDIST_TRACE_DIR, empty if
+/// unset. An empty list means that recording is off.
 [[nodiscard]] std::vector<std::string> trace_roots(const std::string& given, unsigned user);
 
 /// Whether a text can name a step's folder: letters, digits, '.', '_' and '-', not starting with '.', at most 100.
@@ -33,7 +33,7 @@ namespace amldist::trace {
 /// too. nullopt: recording is off.
 [[nodiscard]] Result<std::optional<std::string>> make_trace_folder(const std::string& given, std::string_view step);
 
-/// How many dead steps are kept in a user's folder, and how many bytes of them.
+/// How many ended steps are kept in a user's folder, and how many bytes of them.
 inline constexpr std::size_t kept_steps = 16;
 inline constexpr std::uint64_t kept_bytes = 64UL << 20;
 

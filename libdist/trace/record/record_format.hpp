@@ -5,13 +5,14 @@
 //   offset 36864   members             8192 x 4     ranks of the world that no slot could give as a row of numbers
 //   offset 69632   RecordedEntry       N x 64       ring: call number t (from 1) lies in slot (t - 1) % N
 //
-// A process may have several files: one per source of records, which are libamldist itself, MPI, NCCL and PyTorch.
-// Their communicators are told apart by their ids.
+// A process may have several files: one per source of records, which are libamldist itself, MPI, NCCL and PyTorch. The
+// ids of their communicators tell them apart.
 //
 // Times are exact where a source makes calls from several threads, and for the first 500 calls or so in each tick of
-// the kernel's clock (1 to 10 ms). Of further calls in that tick the beginning may be given too early, by less than a
-// tick; one that ends in the next tick is given no length; any other end is exact. `enqueued` and `started` are the
-// same for a call that begins at once, and differ for one that was posted first.
+// Times are exact if a source makes calls from several threads, and for the first 500 calls or so in each tick of the
+// kernel's clock (1 to 10 ms). Of further calls in that tick the beginning may be recorded too early, by less than a
+// tick; a call that ends in the next tick is recorded without a length; any other end is exact. `enqueued` and
+// `started` are equal for a call that begins at once, and differ for a call that was posted first.
 //
 // Numbers are in the byte order of the machine that wrote the file; the magic shows it. Texts are NUL-terminated and
 // untrusted. A later version may append to the header's spare room; any other change gets a new version number.
@@ -29,9 +30,9 @@ namespace amldist::trace::recorder_format {
 inline constexpr std::uint64_t magic = 0x3130'5246'444c'4d41;  ///< "AMLDFR01" in little-endian order
 inline constexpr std::uint32_t version = 2;
 inline constexpr std::uint32_t communicator_slots = 256;
-/// In place of a slot: the communicator has none. Its calls are recorded, but nobody is judged by them.
+/// The slot number of a communicator that has no slot. Its calls are recorded, but not judged.
 inline constexpr std::uint32_t no_slot = 0xffff'ffff;
-/// In place of the id of all communicators without a slot, where one stands for them.
+/// The id under which all communicators without a slot are summed up.
 inline constexpr std::uint64_t unjudged_id = ~std::uint64_t{0};
 inline constexpr std::uint32_t member_pool = 8192;
 inline constexpr std::uint32_t smallest_ring = 16;
@@ -66,7 +67,7 @@ struct RecorderHeader {
   std::uint64_t reserved;
   ClockPoint created;
   std::atomic<std::uint64_t>
-      latest_ticks;  ///< second point of the clock; the watchdog thread updates it, as a heartbeat
+      latest_ticks;  ///< second point of the clock; the watchdog thread updates it as a heartbeat
   std::atomic<std::uint64_t> latest_realtime_ns;
   std::atomic<std::uint64_t> recorded;  ///< calls so far; the newest entry has this ticket
   std::array<char, 128> job;            ///< "JOBID.STEP", or another name of the step
@@ -75,8 +76,9 @@ struct RecorderHeader {
   std::array<char, 512> note;   ///< what the watchdog found, one sentence
   std::array<char, 16> source;  ///< "amldist", "mpi", "nccl", "torch"
   std::uint32_t members_offset;
-  std::atomic<std::uint32_t> stacks_wanted;  ///< whoever wants the stacks of this process adds 1
-  std::atomic<std::uint32_t> stacks_given;   ///< the number that RANK.SOURCE.stack beside this file answers
+  std::atomic<std::uint32_t> stacks_wanted;  ///< a process that wants the stacks of this one adds 1
+  std::atomic<std::uint32_t>
+      stacks_given;  ///< the number of the request that RANK.SOURCE.stack beside this file answers
 };
 
 /// How the members of a communicator are given as ranks of the world.
@@ -89,7 +91,7 @@ enum class Members : std::uint32_t {
 /// One communicator as this process sees it. `size` 0: the slot is free.
 struct CommunicatorSlot {                // NOLINT(cppcoreguidelines-pro-type-member-init): zero wherever it is made
   std::uint64_t id;                      ///< the same on every member
-  std::uint32_t rank;                    ///< of this process in it
+  std::uint32_t rank;                    ///< rank of this process in it
   std::atomic<std::uint32_t> size;       ///< members
   std::atomic<std::uint64_t> entered;    ///< sequence of the newest collective call
   std::atomic<std::uint64_t> completed;  ///< sequence of the newest collective call that succeeded
@@ -98,13 +100,14 @@ struct CommunicatorSlot {                // NOLINT(cppcoreguidelines-pro-type-me
   Members members;
   std::uint32_t first;  ///< see Members
   std::int32_t stride;
-  /// The newest ticket when the communicator got this slot, its low 32 bits: calls up to it are of an earlier one.
+  /// The low 32 bits of the newest ticket when the communicator got this slot: calls up to it belong to an earlier
+  /// communicator.
   std::uint32_t since;
   std::array<char, 72> name;  ///< for people; may be empty
 };
 
-/// Calls of other libraries that libamldist does not have. Numbers from 128 on concern all members, those from 192 on
-/// two of them. Only add new ones.
+/// Operations of other libraries that libamldist does not have. Numbers from 128 on concern all members, those from 192
+/// on two of them. Only add new ones.
 namespace other {
 inline constexpr calls::Operation gatherv{128};
 inline constexpr calls::Operation scatterv{129};
@@ -113,17 +116,17 @@ inline constexpr calls::Operation exscan{131};
 inline constexpr calls::Operation alltoallw{132};
 inline constexpr calls::Operation reduce_scatterv{133};
 inline constexpr calls::Operation neighbor{134};   ///< a collective over a topology
-inline constexpr calls::Operation create{135};     ///< a communicator, by duplicate, split or group
+inline constexpr calls::Operation create{135};     ///< a communicator is made, by duplicate, split or group
 inline constexpr calls::Operation one_sided{136};  ///< a window or a file, which all members open or close
 inline constexpr calls::Operation prepare{
     137};  ///< a persistent collective call; its starts have a communicator of their own
-inline constexpr calls::Operation file_io{138};  ///< a call of all who have opened a file
-inline constexpr calls::Operation window{139};   ///< one of all who have a window for one-sided access
+inline constexpr calls::Operation file_io{138};  ///< a call of all members that opened a file
+inline constexpr calls::Operation window{139};   ///< a call of all members of a window for one-sided access
 inline constexpr calls::Operation sendrecv{192};
 inline constexpr calls::Operation probe{193};
 }  // namespace other
 
-/// A tag that fits any other.
+/// A tag that matches any other.
 inline constexpr std::uint16_t any_tag = 0xffff;
 /// A peer that may be any member.
 inline constexpr std::int32_t any_peer = -2;
@@ -135,8 +138,8 @@ inline constexpr std::int32_t any_peer = -2;
          operation != calls::Operation::recv && static_cast<std::uint8_t>(operation) < first_of_two;
 }
 
-/// A call that is `enqueued` but has the time `started` is one that the program waits for by asking again and again: as
-/// long as the header's second point of the clock is not older than a second.
+/// A call that is `enqueued` but has the time `started` is one for which the program waits by polling, as long as the
+/// header's second point of the clock is at most a second old.
 enum class State : std::uint8_t { empty = 0, enqueued = 1, started = 2, completed = 3, failed = 4 };
 
 struct RecordedEntry {  // NOLINT(cppcoreguidelines-pro-type-member-init): zero wherever it is made

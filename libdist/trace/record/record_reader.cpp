@@ -38,7 +38,7 @@ Error unreadable(const std::string& name, int problem) {
           concat({"cannot read ", text::quote(name), ": ", std::strerror(problem)})};
 }
 
-/// Reads `bytes` bytes, or as many as the file still has; the rest of `memory` is unchanged. nullopt: a read error.
+/// Reads `bytes` bytes, or what is left of the file; the rest of `memory` is unchanged. nullopt: a read error.
 std::optional<std::size_t> read_at(int file, void* memory, std::size_t bytes, std::size_t offset) {
   auto* const out = static_cast<char*>(memory);
   std::size_t done = 0;
@@ -91,7 +91,7 @@ class Calendar {
 
 std::optional<std::string_view> fault_of(const RecorderHeader& header, std::size_t bytes) {
   if (header.magic == 0) return "it is being created, or was never finished";
-  if (header.magic != magic) return "it begins otherwise";
+  if (header.magic != magic) return "it does not begin with the format's magic number";
   if (header.version != version) return "it has another version of the format";
   const bool known_layout = header.header_bytes == communicators_offset &&
                             header.entry_bytes == sizeof(RecordedEntry) && header.entries_offset == entries_offset &&
@@ -163,7 +163,8 @@ std::vector<CallRecord> read_calls(int file, const RecorderHeader& header, std::
   return calls;
 }
 
-/// The members of a communicator as ranks of a world with `world` ranks; empty if the slot does not say, or lies.
+/// The members of a communicator as ranks of a world with `world` ranks; empty if the slot does not give them, or is
+/// forged.
 MemberRanks members_of(const CommunicatorSlot& slot, std::uint32_t size, std::uint32_t world,
                        std::span<const std::uint32_t> pool) {
   if (slot.members == Members::pool && slot.first <= pool.size() && size <= pool.size() - slot.first) {
@@ -176,7 +177,7 @@ MemberRanks members_of(const CommunicatorSlot& slot, std::uint32_t size, std::ui
   return is_row ? MemberRanks::row(slot.first, slot.stride, size) : MemberRanks();
 }
 
-/// Over all communicators of a file: a forged one must not cost more memory than this.
+/// Limit over all communicators of a file: a forged file must not cost more memory than this.
 constexpr std::size_t most_members = 1U << 20;
 
 std::vector<CommunicatorRecord> read_communicators(int file, std::uint32_t world) {
@@ -201,7 +202,7 @@ std::vector<CommunicatorRecord> read_communicators(int file, std::uint32_t world
   return communicators;
 }
 
-/// A slot that was given to another communicator keeps the calls of the one before it.
+/// A slot that was given to another communicator keeps the calls of the previous one.
 void separate_reused_slots(Recording& recording) {
   if (recording.calls.empty()) return;
   const std::uint64_t newest = recording.calls.back().ticket;
@@ -215,7 +216,7 @@ void separate_reused_slots(Recording& recording) {
   }
 }
 
-/// Calls that the program waits for by asking again and again, if it still does.
+/// Calls for which the program still waits by polling.
 void find_polled(Recording& recording, std::int64_t now_ns) {
   constexpr std::int64_t longest_pause_ns = 1'000'000'000;
   const bool still_polls = recording.latest_ns + longest_pause_ns >= now_ns;
@@ -226,10 +227,10 @@ void find_polled(Recording& recording, std::int64_t now_ns) {
   }
 }
 
-/// A thread that waits for a message, for example to be told to stop, while other threads go on making calls: its
-/// process does not stand still.
+/// Finds a thread that waits for a message, for example to be told to stop, while other threads make calls: its process
+/// is not stuck.
 void find_waits_in_background(Recording& recording) {
-  constexpr std::int64_t least_ns = 1'000'000'000;  // threads that are about to wait, too, end calls for a moment
+  constexpr std::int64_t least_ns = 1'000'000'000;  // threads that are about to wait also end calls for a moment
   std::int64_t last_end = 0;
   for (const CallRecord& call : recording.calls) last_end = std::max(last_end, call.ended_ns);
   for (CallRecord& call : recording.calls) {

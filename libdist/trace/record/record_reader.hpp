@@ -23,16 +23,16 @@ struct CallRecord {
   std::int64_t enqueued_ns = 0;
   std::int64_t started_ns = 0;
   std::int64_t ended_ns = 0;
-  std::uint32_t communicator = 0;  ///< CommunicatorRecord::slot; may be no valid slot
+  std::uint32_t communicator = 0;  ///< CommunicatorRecord::slot; may be invalid
   std::int32_t peer = -1;
   std::uint16_t tag = 0;
   std::int32_t status = 0;
   recorder_format::State state = recorder_format::State::empty;
   calls::Operation operation = calls::Operation::none;
-  calls::DataType type = calls::DataType::uint8;  ///< may be no enumerator; so may operation and reduction
+  calls::DataType type = calls::DataType::uint8;  ///< may be an invalid number, as may operation and reduction
   calls::ReduceOp reduction = calls::ReduceOp::sum;
 
-  /// When somebody began to wait in it, or when it was posted if nobody has.
+  /// When a thread began to wait in it, or when it was posted if no thread waits.
   [[nodiscard]] std::int64_t begin_ns() const noexcept { return started_ns != 0 ? started_ns : enqueued_ns; }
   [[nodiscard]] bool pending() const noexcept {
     return state == recorder_format::State::enqueued || state == recorder_format::State::started;
@@ -48,9 +48,11 @@ struct CommunicatorRecord {
   std::uint64_t completed = 0;
   bool closed = false;
   std::string name;
-  /// Ranks of the world, in the communicator's order; empty: not known. Their number is `size`, or the file lies.
+  /// Ranks of the world, in the communicator's order; empty if not known. Their number is `size` unless the file is
+  /// forged.
   MemberRanks world_ranks = {};
-  std::uint32_t since = 0;  ///< low 32 bits of the newest ticket when it got its slot; calls up to it are not its own
+  std::uint32_t since =
+      0;  ///< low 32 bits of the newest ticket when it got its slot; calls up to it belong to another communicator
 };
 
 /// What is known about the process that wrote a file.
@@ -77,11 +79,12 @@ struct Recording {
   std::int64_t latest_ns = 0;  ///< time of the last heartbeat
   std::uint64_t recorded = 0;  ///< number of calls; the file has the newest of them
   std::vector<CommunicatorRecord> communicators;
-  /// Oldest first. A call of MPI that one thread waits in while others have gone on for a second or more is `enqueued`.
+  /// Oldest first. A call of MPI in which one thread has waited while others went on for a second or more is
+  /// `enqueued`.
   std::vector<CallRecord> calls;
 
   [[nodiscard]] const CommunicatorRecord* communicator(std::uint32_t slot) const noexcept;
-  /// The oldest call that the process waits in on a communicator without a slot; nullptr: none.
+  /// The oldest call in which the process waits on a communicator without a slot; nullptr if there is no such call.
   [[nodiscard]] const CallRecord* unjudged_wait() const noexcept;
   /// Whether it may have communicators without a slot.
   [[nodiscard]] bool lacks_slots() const noexcept;
@@ -91,7 +94,7 @@ struct Recording {
 [[nodiscard]] Result<Recording> read_recording(int folder, const std::string& name,
                                                std::size_t newest = recorder_format::largest_ring);
 
-/// The recorders of one step, by rank and source, and a sentence for each file that is not one.
+/// The recorders of one step, by rank and source, and a sentence for each file that is not a recorder.
 struct StepRecordings {
   std::vector<Recording> recordings;
   std::vector<std::string> problems;

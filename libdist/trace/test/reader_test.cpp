@@ -1,4 +1,4 @@
-// A file that somebody else wrote: whatever its bytes, reading it ends with a value or a sentence.
+// A file from another user: whatever its bytes, reading it ends with a value or a sentence.
 #include "trace/record/record_reader.hpp"
 
 #include <fcntl.h>

@@ -32,7 +32,7 @@ void FrameLinks::add_to(std::vector<pollfd>& wanted) const {
 }
 
 void FrameLinks::serve(std::span<const pollfd> polled) {
-  for (std::size_t i = 0; i < polled.size(); ++i) {  // serving them may add others behind these
+  for (std::size_t i = 0; i < polled.size(); ++i) {  // serving them may append others
     const short events = polled[i].revents;
     if ((events & (POLLOUT | POLLERR)) != 0) write_to(*links_[i]);
     if (links_[i]->socket && (events & (POLLIN | POLLHUP | POLLERR)) != 0) read_from(*links_[i]);
@@ -76,7 +76,7 @@ void FrameLinks::write_to(FrameLink& link) {
       sent += static_cast<std::size_t>(now);
     } else if (errno == EAGAIN || errno == EINTR) {
       break;
-    } else {  // the end shows on the reading side, behind what the peer said before it went
+    } else {  // the reading side notices the end, after what the peer sent before it went
       sent = link.to_send.size();
     }
   }
@@ -90,7 +90,7 @@ Result<void> FrameLink::begin_handshake(const world::GroupKey& key, std::string 
   handshake.emplace(key, std::move(join_request));
   to_send = handshake->hello();
   ++attempts;
-  if (to_send.empty()) return Error{Errc::unavailable, "the system gives no random numbers"};
+  if (to_send.empty()) return Error{Errc::unavailable, "cannot get random numbers from the kernel"};
   return {};
 }
 
@@ -104,7 +104,7 @@ void FrameLinks::take_challenge(FrameLink& link) {
 }
 
 void FrameLinks::drop(FrameLink& link) const {
-  // A rank whose handshake took too long, or that was closed out by a flood of strangers, is not gone.
+  // A rank whose handshake took too long, or that a flood of strangers displaced, has not ended.
   constexpr int most_attempts = 8;
   const bool may_try = link.handshake && link.has_connected && link.attempts < most_attempts && listener_.restart;
   if (may_try && listener_.restart(link)) return;

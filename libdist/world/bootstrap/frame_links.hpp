@@ -1,5 +1,5 @@
-// Connections to other ranks: bytes in and out, frames cut from them. Used by one thread at a time: by bootstrap, then
-// by the control thread, which takes the connections over with whatever is on its way.
+// Connections to other ranks: sends and receives bytes and cuts frames from them. Used by one thread at a time: by
+// bootstrap, then by the control thread, which takes over the connections with all unread and unsent bytes.
 #pragma once
 
 #include <poll.h>
@@ -27,22 +27,22 @@ struct FrameLink {
   std::uint32_t rank = 0;  ///< of the world
   bool connecting = false;
   bool left = false;                                ///< said goodbye
-  bool has_connected = false;                       ///< something was sent over this socket
-  std::optional<world::JoinerHandshake> handshake;  ///< while the other side has not proven who it is
-  std::string held;                                 ///< frames for after the handshake
+  bool has_connected = false;                       ///< some bytes were sent over this socket
+  std::optional<world::JoinerHandshake> handshake;  ///< until the other side has proven its identity
+  std::string held;                                 ///< frames to be sent after the handshake
   int attempts = 0;                                 ///< handshakes begun on behalf of this link
 
-  /// For a socket that is being connected. Errors: unavailable, where the kernel gives no nonce.
+  /// For a socket that is being connected. Errors: unavailable if the kernel gives no nonce.
   [[nodiscard]] Result<void> begin_handshake(const world::GroupKey& key, std::string join_request);
 };
 
 class FrameLinks {
  public:
-  /// What comes in, and who has gone. Called from serve().
+  /// Receives frames, and the ranks whose connection has ended. Called from serve().
   struct Listener {
     std::function<void(FrameLink& link, world::Frame& frame)> on_frame;
     std::function<void(const FrameLink& link)> on_end;
-    /// Begins a connection anew whose handshake did not end; false: it cannot. May be empty.
+    /// Restarts a connection whose handshake did not end; returns false if it cannot. May be empty.
     std::function<bool(FrameLink& link)> restart = {};
   };
   using Links = std::vector<std::unique_ptr<FrameLink>>;
@@ -51,18 +51,18 @@ class FrameLinks {
 
   FrameLink& add(std::uint32_t rank, FileDescriptor connection);
   void add_all(Links links);
-  /// Ends this object's use.
+  /// This object must not be used afterwards.
   [[nodiscard]] Links take_all() { return std::move(links_); }
   [[nodiscard]] const Links& all() const noexcept { return links_; }
   [[nodiscard]] FrameLink* find(std::uint32_t rank);
 
-  /// Adds what poll() is to wait for: as many entries as all().
+  /// Adds the entries that poll() must watch: as many as all() has.
   void add_to(std::vector<pollfd>& wanted) const;
-  /// Moves what can be moved, after poll() on what add_to() gave.
+  /// Sends and receives what is possible, after poll() on the entries of add_to().
   void serve(std::span<const pollfd> polled);
-  /// Reads what has come from a rank until now, if there is a connection to it.
+  /// Reads what has arrived from a rank, if there is a connection to it.
   void read_from_rank(std::uint32_t rank);
-  /// Forgets the closed ones.
+  /// Removes the closed connections.
   void sweep();
 
   static void send(FrameLink& link, std::string_view frame);

@@ -1,4 +1,4 @@
-// Rank 0's list of who has come, and the place of each node in the tree. Pure: no sockets, no clock.
+// Rank 0's list of the ranks that have joined, and the place of each node in the tree. Pure: no sockets, no clock.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct JoinedProcess {
   std::uint32_t vertex = 0;   ///< index of its leader
   std::uint16_t port = 0;     ///< of its listener
   std::uint64_t process = 0;  ///< wireup::JoinRequest::process
-  std::uint64_t size = 1;     ///< of the world, as it was told
+  std::uint64_t size = 1;     ///< of the world, as the process was told
 };
 
 /// A leader's place in the tree.
@@ -34,23 +34,24 @@ class JoinedRanks {
   /// `group` as in the join requests.
   explicit JoinedRanks(world::Group group);
 
-  /// A leader, which is a rank too. It gets the next index; a process that asks again, its old one.
+  /// Adds a leader, which is a rank too. It gets the next index; a process that asks again gets its old one.
   TreePosition add_leader(const world::JoinRequest& join_request, TableNode node, std::uint16_t port);
   void add(const JoinedProcess& joined);
 
-  /// Why there can be no world: two processes with one rank, another size. Empty: nothing speaks against it.
+  /// Why the world cannot be formed: two processes with one rank, or different sizes. Empty if there is no
+  /// contradiction.
   [[nodiscard]] const std::string& contradiction() const noexcept { return contradiction_; }
   [[nodiscard]] bool is_complete() const noexcept { return present_ == group_.size && contradiction_.empty(); }
-  /// Whether every number has come, be it wrongly.
+  /// Whether every rank has joined, even if some are contradictory.
   [[nodiscard]] bool have_all_been_seen() const noexcept { return seen_count_ == group_.size; }
   void mark_seen(std::uint64_t rank);
-  /// Ranks that have not come.
+  /// Ranks that have not joined.
   [[nodiscard]] std::vector<std::uint32_t> missing() const;
   [[nodiscard]] std::uint32_t present() const noexcept { return present_; }
   [[nodiscard]] const std::vector<TableNode>& nodes() const noexcept { return nodes_; }
-  /// wireup::JoinRequest::process; 0: has not come.
+  /// wireup::JoinRequest::process; 0 if the rank has not joined.
   [[nodiscard]] const std::vector<std::uint64_t>& process_of_rank() const noexcept { return process_of_rank_; }
-  /// When complete.
+  /// Only valid when complete.
   [[nodiscard]] std::string table(std::uint64_t nonce) const { return table_bytes(nonce, nodes_, ranks_); }
 
  private:
@@ -60,7 +61,7 @@ class JoinedRanks {
   const world::Group group_;
   std::vector<TableNode> nodes_;
   std::vector<TableRank> ranks_;
-  std::vector<std::uint64_t> process_of_rank_;  // 0: has not come
+  std::vector<std::uint64_t> process_of_rank_;  // 0: has not joined
   std::vector<bool> seen_;
   std::uint32_t present_ = 0;
   std::uint32_t seen_count_ = 0;

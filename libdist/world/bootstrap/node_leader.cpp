@@ -19,7 +19,7 @@ namespace {
 struct Address {
   sockaddr_un bytes = {};
   socklen_t length = 0;
-  /// In the kernel's own name space: a zero in front.
+  /// In the kernel's abstract name space: the name begins with a zero.
   explicit Address(const std::string& name) {
     bytes.sun_family = AF_UNIX;
     const std::size_t most = std::min(name.size(), sizeof bytes.sun_path - 1);
@@ -69,7 +69,7 @@ NodeLeader find_node_leader(const std::string& name, std::chrono::milliseconds p
         if (::listen(listener.get(), backlog) != 0) return {};
         return {std::move(listener), FileDescriptor()};
       }
-      constexpr int most_times = 50;  // another one was quicker and will listen, or it never will
+      constexpr int most_times = 50;  // another process was quicker and will listen, or never will
       if (errno != EADDRINUSE || ++times_taken == most_times) return {};
     } else if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) {
       return {};

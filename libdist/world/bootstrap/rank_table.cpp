@@ -12,7 +12,7 @@
 namespace amldist::world {
 namespace {
 
-/// In front of the arrays: entries, then vertices and ports by rank, then the hosts' names.
+/// Precedes the arrays: entries, then vertices and ports by rank, then the hosts' names.
 struct Head {
   std::uint64_t mark;
   std::uint64_t nonce;
@@ -21,7 +21,8 @@ struct Head {
   std::uint64_t text_bytes;
 };
 
-constexpr std::uint64_t table_mark = 0x616d6c7461626c32;  // "amltabl2": on a machine of the other byte order no table
+constexpr std::uint64_t table_mark =
+    0x616d6c7461626c32;  // "amltabl2"; on a machine of the other byte order it does not match
 
 template <typename T>
 void append(std::string& out, std::span<const T> values) {

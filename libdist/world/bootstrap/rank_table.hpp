@@ -1,4 +1,4 @@
-// The rank table: where every rank of a world runs and listens. Rank 0 makes it when all have come; it goes down the
+// The rank table: where every rank of a world runs and listens. Rank 0 makes it when all have joined; it goes down the
 // tree unchanged, and the ranks of a node read the same bytes in shared memory. It has one entry for each node, and six
 // bytes for each rank.
 #pragma once
@@ -34,18 +34,18 @@ struct TableRank {
 [[nodiscard]] std::string table_bytes(std::uint64_t nonce, std::span<const TableNode> nodes,
                                       std::span<const TableRank> ranks);
 
-/// Reads a table where it lies.
+/// A view of a table in memory.
 class RankTable {
  public:
-  /// Bytes with whatever keeps them alive.
+  /// Bytes and the object that owns them.
   struct Storage {
     std::string_view bytes;
     std::shared_ptr<const void> owner;
   };
   /// `root`: the address by which this process reaches the host of rank 0. Every number in the bytes is checked once,
-  /// here. Errors: peer, when they are no table of `size` ranks.
+  /// here. Errors: peer, when they are not a table of `size` ranks.
   [[nodiscard]] static Result<RankTable> read(Storage storage, std::uint32_t size, const IpAddress& root);
-  /// The same of bytes that it owns.
+  /// The same, owning its bytes.
   [[nodiscard]] static Result<RankTable> read(std::string bytes, std::uint32_t size, const IpAddress& root);
   RankTable() = default;
 
@@ -62,12 +62,12 @@ class RankTable {
   [[nodiscard]] IpAddress address_of(std::uint32_t rank) const noexcept;
   [[nodiscard]] std::uint16_t port_of(std::uint32_t rank) const noexcept { return port_of_rank_[rank]; }
 
-  /// As the bytes have it.
+  /// An entry as it is stored in the bytes.
   struct Entry {
     std::array<unsigned char, 16> address;
     std::uint32_t leader;
     std::uint32_t node;     ///< the first entry with the same name
-    std::uint32_t host_at;  ///< in the text behind the arrays
+    std::uint32_t host_at;  ///< in the text after the arrays
     std::uint32_t host_length;
   };
 

@@ -45,9 +45,8 @@ class FixedRootAddress final : public RootAddress {
     return std::vector<Endpoint>{place_.endpoint};
   }
 
-  /// An address tells which way the ranks reach each other: within this machine, or from a node other than rank 0's by
-  /// the source of the route to it. Ranks on rank 0's node are reached in two ways. A name may stand for other
-  /// addresses elsewhere.
+  /// The interface follows from the address by which ranks reach each other: inside this machine, or the source of the
+  /// route to rank 0's node. Ranks on rank 0's node are reached in two ways. A name may mean other addresses elsewhere.
   [[nodiscard]] Result<FileDescriptor> listen() override {
     IpAddress interface;
     if (host_ && host_->is_loopback()) {
@@ -55,7 +54,7 @@ class FixedRootAddress final : public RootAddress {
     } else if (host_ && !is_own(*host_)) {
       interface = source_address_to(*host_).value_or(interface);
     }
-    return listen_within(ports(), interface, place_.endpoint.port);  // which rank 0 needs, perhaps on this node
+    return listen_within(ports(), interface, place_.endpoint.port);  // rank 0 needs that port, perhaps on this node
   }
 
   [[nodiscard]] FileDescriptor take_place() override { return std::move(held_); }
@@ -172,7 +171,7 @@ Result<std::unique_ptr<RootAddress>> choose_root_address(const EnvironmentReader
     if (address) return address;
     reasons += concat({"; Slurm: ", address.error().message});
   }
-  return Error{Errc::unavailable, concat({"nothing says where rank 0 is: set MASTER_ADDR and MASTER_PORT, or start the "
+  return Error{Errc::unavailable, concat({"cannot find rank 0: set MASTER_ADDR and MASTER_PORT, or start the "
                                           "step with srun --aml-dist=KIND or --mpi=pmix",
                                           reasons})};
 }

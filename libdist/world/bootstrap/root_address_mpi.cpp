@@ -1,5 +1,6 @@
-// Rank 0's address over MPI: rank 0 sends it to everybody, without waiting for those that do not come, so that it can
-// say who they are. The others take it from MPI_COMM_WORLD: a communicator of one's own would need them all first.
+// Rank 0's address over MPI: rank 0 sends it to every rank without waiting for those that do not come, so that it can
+// say who they are. The others receive it on MPI_COMM_WORLD, because duplicating a communicator would need all of them
+// first.
 #include <algorithm>
 #include <cstring>
 #include <thread>
@@ -23,7 +24,7 @@ class MpiRootAddress final : public RootAddress {
         session_(session),
         mpi_(session.functions()),
         size_(static_cast<int>(identity.size)) {}
-  /// Whoever did not come takes the address never; the text is MPI's until the process ends.
+  /// A rank that did not come never receives the address; the text belongs to MPI until the process ends.
   ~MpiRootAddress() override {
     for (amldist_mpi_handle& send : sends_) mpi_.give_up(&send, 0);
     mpi_.give_up(&receive_, 1);

@@ -1,12 +1,11 @@
 // Rank 0's address over PMIx. libpmix is opened at run time: the library loads without it.
 //
 // All ranks take part in a fence, which brings the address to every node; rank 0 does not wait for it, so that it can
-// say who is missing when the fence never ends. The others then ask for the address directly, but not at once: a
-// question that comes before rank 0 has published is answered "not found" for good (PMIx 4.2, Slurm 22.05).
+// say who is missing if the fence never ends. The others then ask for the address directly, but not at once: a request
+// that arrives before rank 0 has published is answered "not found" for ever (PMIx 4.2, Slurm 22.05).
 //
-// The client is left initialised to the end of the process: after the last PMIx_Finalize a later MPI_Init of the same
-// process fails. At its end it is finalised, because mpirun takes a process that only initialised PMIx for a failed
-// one.
+// The client stays initialised to the end of the process: after the last PMIx_Finalize a later MPI_Init of the same
+// process fails. At its end it is finalised, because mpirun treats a process that only initialised PMIx as failed.
 #include "base/text/text.hpp"
 #include "world/bootstrap/root_address.hpp"
 
@@ -21,8 +20,7 @@
 #include <thread>
 #endif
 
-// PMIx's values are C unions, and what they point to is freed by free().
-// NOLINTBEGIN(cppcoreguidelines-pro-type-union-access, cppcoreguidelines-no-malloc)
+// PMIx's values are C unions; what they point to is freed by free().
 namespace amldist::world {
 
 using text::concat;
@@ -61,7 +59,7 @@ struct Pmix {
   }
 };
 
-/// Finalises the client when the process that made this object ends; its children leave it alone.
+/// Finalises the client when the process that made this object ends, but not in its children.
 class ClientEnd {
  public:
   explicit ClientEnd(const Pmix& pmix) : finalize_(pmix.finalize) {}
@@ -78,11 +76,11 @@ class ClientEnd {
 
 class PmixRootAddress final : public RootAddress {
  public:
-  /// `shared`: MPI, for example, had initialised the client, and finalises it.
+  /// `shared`: another user, such as MPI, initialised the client, and finalises it.
   PmixRootAddress(const Pmix& pmix, const pmix_proc_t& self, bool shared, PortRanges ports)
       : RootAddress(std::move(ports)), pmix_(pmix), self_(self), shared_(shared) {}
   ~PmixRootAddress() override {
-    if (shared_) static_cast<void>(pmix_.finalize(nullptr, 0));  // only counts
+    if (shared_) static_cast<void>(pmix_.finalize(nullptr, 0));  // only decrements a counter
   }
   PmixRootAddress(const PmixRootAddress&) = delete;
   PmixRootAddress& operator=(const PmixRootAddress&) = delete;
@@ -119,7 +117,8 @@ class PmixRootAddress final : public RootAddress {
   }
 
  private:
-  /// `fence_` becomes true when every rank's data is everywhere. It is never freed: the fence may end at any time.
+  /// `fence_` becomes true when every rank's data has arrived everywhere. It is never freed: the fence may end at any
+  /// time.
   [[nodiscard]] int begin_fence() {
     fence_ = new std::atomic<bool>(false);
     pmix_proc_t everybody = self_;
@@ -151,7 +150,7 @@ class PmixRootAddress final : public RootAddress {
     }
     if (status == PMIX_SUCCESS && value != nullptr && value->type == PMIX_STRING) {
       std::string text = value->data.string;
-      std::free(value->data.string);  // what PMIX_VALUE_RELEASE does
+      std::free(value->data.string);  // as PMIX_VALUE_RELEASE does
       std::free(value);
       return text;
     }

@@ -18,7 +18,7 @@ class StoreRootAddress final : public RootAddress {
   [[nodiscard]] Result<FileDescriptor> publish() override {
     auto listener = listen_within(ports());
     if (!listener) return listener;
-    if (auto set = store_.set(key_, addresses_text(*listener, *this)); !set) return set.error();
+    if (auto status = store_.set(key_, addresses_text(*listener, *this)); !status) return status.error();
     return listener;
   }
 
@@ -30,7 +30,7 @@ class StoreRootAddress final : public RootAddress {
   }
 
  private:
-  /// A store outlives a rank 0 that was killed before the world came about: its successor sets the key anew.
+  /// A store outlives a rank 0 that was killed before the world was formed: its successor sets the key again.
   [[nodiscard]] bool is_replaced(Clock::time_point deadline) override {
     auto text = store_.get(key_, deadline);
     return text && *text != text_ && take(std::move(*text));
@@ -46,7 +46,7 @@ class StoreRootAddress final : public RootAddress {
 
   KeyValueStore store_;
   std::string key_;
-  std::string text_;  ///< of which the endpoints are
+  std::string text_;  ///< the text of the endpoints
   std::vector<Endpoint> endpoints_;
 };
 

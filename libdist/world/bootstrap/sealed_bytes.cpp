@@ -52,25 +52,25 @@ FileDescriptor descriptor_in(msghdr& message) {
 
 Result<SealedBytes> SealedBytes::create(std::string_view content) {
   FileDescriptor file(::memfd_create("amldist-ranks", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file || !write_all(file, content)) return system_error("no shared memory for the table of ranks");
-  if (::fcntl(file.get(), F_ADD_SEALS, all_seals) != 0) return system_error("the table of ranks cannot be sealed");
+  if (!file || !write_all(file, content)) return system_error("cannot create shared memory for the rank table");
+  if (::fcntl(file.get(), F_ADD_SEALS, all_seals) != 0) return system_error("cannot seal the rank table");
   return map(std::move(file));
 }
 
 Result<SealedBytes> SealedBytes::open(FileDescriptor file) {
   const int seals = ::fcntl(file.get(), F_GET_SEALS);
   if (seals < 0 || (seals & all_seals) != all_seals) {
-    return Error{Errc::peer, "the table of ranks came in memory that can still be changed"};
+    return Error{Errc::peer, "the memory of the rank table is not sealed"};
   }
   return map(std::move(file));
 }
 
 Result<SealedBytes> SealedBytes::map(FileDescriptor file) {
   struct stat status = {};
-  if (::fstat(file.get(), &status) != 0) return system_error("the table of ranks has no size");
+  if (::fstat(file.get(), &status) != 0) return system_error("the rank table has no size");
   const auto size = static_cast<std::size_t>(status.st_size);
   void* const where = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (where == MAP_FAILED) return system_error("the table of ranks cannot be mapped");
+  if (where == MAP_FAILED) return system_error("cannot map the rank table");
   SealedBytes out;
   out.file_ = std::move(file);
   out.bytes_ = {static_cast<const char*>(where), size};
@@ -97,7 +97,7 @@ bool send_with_file(const FileDescriptor& socket, std::string_view frame, const 
 }
 
 Result<FrameWithFile> read_frame_with_file(const FileDescriptor& socket, Clock::time_point deadline) {
-  // The descriptor comes with the first byte of its frame: looking at that byte takes a copy of it.
+  // The descriptor comes with the first byte of its frame, so peeking at that byte returns a copy of it.
   for (;;) {
     char first = 0;
     Ancillary ancillary = {};
@@ -118,7 +118,8 @@ Result<FrameWithFile> read_frame_with_file(const FileDescriptor& socket, Clock::
     }
     if (got == 0) return Error{Errc::unavailable, "the connection was closed"};
     if (errno != EAGAIN && errno != EINTR) return system_error("the connection broke");
-    if (!wait_until_ready(socket, Readiness::read, deadline)) return Error{Errc::timeout, "no answer in time"};
+    if (!wait_until_ready(socket, Readiness::read, deadline))
+      return Error{Errc::timeout, "the peer did not answer in time"};
   }
 }
 

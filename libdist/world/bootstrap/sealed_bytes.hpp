@@ -1,5 +1,5 @@
-// Bytes in memory that nobody can change any more, which one process makes and others read. They have no name: who is
-// to read them gets their descriptor over a Unix socket.
+// Bytes in memory that cannot be changed any more: one process makes them, others read them. They have no name; readers
+// get their descriptor over a Unix socket.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ class SealedBytes {
  public:
   /// Errors: unavailable.
   [[nodiscard]] static Result<SealedBytes> create(std::string_view content);
-  /// Maps what another process made. Errors: peer, when it is not sealed; unavailable.
+  /// Maps memory that another process made. Errors: peer, when it is not sealed; unavailable.
   [[nodiscard]] static Result<SealedBytes> open(FileDescriptor file);
 
   [[nodiscard]] std::string_view bytes() const noexcept { return bytes_; }
@@ -32,11 +32,11 @@ class SealedBytes {
   std::shared_ptr<const void> owner_;
 };
 
-/// Sends a frame of up to some hundred bytes with a descriptor, over a Unix socket on which nothing waits to be sent.
-/// False: the peer has gone, or reads nothing.
+/// Sends a frame of up to some hundred bytes with a descriptor, over a Unix socket that has nothing else to send. False
+/// if the peer has gone or does not read.
 [[nodiscard]] bool send_with_file(const FileDescriptor& socket, std::string_view frame, const FileDescriptor& file);
 
-/// A frame, and the descriptor that came with it, if one did.
+/// A frame, and the descriptor that came with it, if any.
 struct FrameWithFile {
   world::Frame frame;
   FileDescriptor file;

@@ -20,13 +20,14 @@ using world::FrameWriter;
 using world::HandshakeKind;
 using world::JoinRequest;
 
-/// How long ranks that have joined are collected before they go up: a leader is to hear of many ranks in few messages.
+/// How long joined ranks are collected before they are reported upwards: many ranks in few messages.
 constexpr milliseconds batch_time(5);
-/// How long a leader tries to reach the one above before it asks the root again where that is.
+/// How long a leader tries to reach its parent before it asks the root again where the parent is.
 constexpr milliseconds parent_time(1000);
-/// How long a leader waits, with the table, for those below it. One that lives comes within parent_time, or asks again.
+/// How long a leader that has the table waits for its children. A living child connects within parent_time, or asks
+/// again.
 constexpr std::chrono::seconds for_children(30);
-/// What rank 0 says at the deadline needs time to come.
+/// Time for rank 0's message at the deadline to arrive.
 constexpr milliseconds last_word(2000);
 
 void answer(const FileDescriptor& connection, const std::string& frame) {
@@ -113,7 +114,7 @@ TreeBuilder::TreeBuilder(const OwnPlace& own, const FileDescriptor& listener, co
 Result<BuiltTree> TreeBuilder::serve_as_root(const FileDescriptor& published, RootAddress& root,
                                              Clock::time_point deadline) {
   root_address_ = own_address(published);
-  if (root_address_.is_unspecified()) root_address_ = *Ipv4::parse("127.0.0.1");  // it listens at all
+  if (root_address_.is_unspecified()) root_address_ = *Ipv4::parse("127.0.0.1");  // at least it listens
   static_cast<void>(joined_ranks_.add_leader({own_.group, own_.rank, own_.size, own_.process, own_.host, {}},
                                              {own_.host, own_.node, own_.rank, {}}, own_.port));
   while (!joined_ranks_.is_complete()) {
@@ -144,7 +145,8 @@ Result<BuiltTree> TreeBuilder::give_up(Error error) {
   return error;
 }
 
-/// Until all have heard of it, those too that have not come yet: else they would wait for rank 0 until their deadline.
+/// Waits until all have been told, including ranks that have not connected yet: they would wait for rank 0 until their
+/// deadline.
 Result<BuiltTree> TreeBuilder::refuse_those_who_come(const FileDescriptor& published, RootAddress& root,
                                                      Clock::time_point deadline) {
   refuse_all(*refused_);
@@ -157,8 +159,8 @@ Result<BuiltTree> TreeBuilder::refuse_those_who_come(const FileDescriptor& publi
 
 // ---- other leaders ----
 Result<BuiltTree> TreeBuilder::serve_as_leader(RootAddress& root, Clock::time_point deadline) {
-  if (auto climbed = climb(root, deadline); !climbed) {
-    return root.has_moved() ? climbed.error() : leave(root, climbed.error());  // nobody has been let in yet
+  if (auto status = climb(root, deadline); !status) {
+    return root.has_moved() ? status.error() : leave(root, status.error());  // no process has been accepted yet
   }
   const auto end = deadline + last_word;
   while (table_.empty()) {
@@ -174,12 +176,12 @@ Result<BuiltTree> TreeBuilder::serve_as_leader(RootAddress& root, Clock::time_po
   return built();
 }
 
-/// Rank 0 counts a leader as present from the moment it has assigned its place: a leader whose place is below this one
-/// may still be on its way here when the table comes.
+/// Rank 0 counts a leader as present from the moment it has assigned its place: a child of this leader may still be on
+/// its way here when the table arrives.
 void TreeBuilder::await_children(Clock::time_point end) {
   if (const auto most = tree_children(index_, own_.size); most.first == most.end) return;
   const auto table = RankTable::read(std::string(table_), own_.size, root_address_);
-  if (!table) return;  // built() says why
+  if (!table) return;  // built() returns the reason
   const auto children = tree_children(index_, table->vertices());
   end = std::min(end, Clock::now() + for_children);
   for (std::uint32_t child = children.first; child < children.end; ++child) {
@@ -190,7 +192,7 @@ void TreeBuilder::await_children(Clock::time_point end) {
   }
 }
 
-/// Tells the node. Those of it that came meanwhile wait at the listener; their proof takes a moment.
+/// Tells the ranks of the node. Those that arrived meanwhile wait at the listener; their proof takes a moment.
 Result<BuiltTree> TreeBuilder::leave(RootAddress& root, const Error& error) {
   constexpr milliseconds for_proofs(500);
   refused_ = error;
@@ -204,10 +206,11 @@ Result<BuiltTree> TreeBuilder::leave(RootAddress& root, const Error& error) {
   return error;
 }
 
-/// The root stays until all have heard of a refusal (refuse_those_who_come), and cannot see whom only a leader told.
+/// The root stays until all have been told of a refusal (refuse_those_who_come), and cannot see whom only a leader
+/// told.
 void TreeBuilder::report_who_heard(RootAddress& root) {
   constexpr std::size_t of_a_join_request = 256;
-  constexpr milliseconds patience(500);  // a root that has ended needs to know no more
+  constexpr milliseconds patience(500);  // if the root has ended, it need not know any more
   const world::Destination destination = {[&root](Clock::time_point until) { return root.look_up(until); }, "", ""};
   for (std::span<const std::uint32_t> left = heard_; !left.empty();) {
     const auto some = left.first(std::min(left.size(), of_a_join_request));
@@ -216,7 +219,7 @@ void TreeBuilder::report_who_heard(RootAddress& root) {
   }
 }
 
-/// Asks the root for a place, and connects to the leader above.
+/// Asks the root for a place, and connects to the parent.
 Result<void> TreeBuilder::climb(RootAddress& root, Clock::time_point deadline) {
   bool has_tried = false;
   const auto find = [&](Clock::time_point until) -> Result<std::vector<Endpoint>> {
@@ -380,7 +383,7 @@ void TreeBuilder::send_joined() {
   joined_due_ = Clock::time_point::max();
 }
 
-/// The ranks of the node share one copy, where the system has shared memory.
+/// The ranks of the node share one copy if the system has shared memory.
 void TreeBuilder::distribute(std::string_view table) {
   const std::string down = table_frame({}, table);
   for (FrameLink* const child : children_) FrameLinks::send(*child, down);

@@ -1,5 +1,5 @@
-// A leader while the world comes together: it has a connection to the leader above it, and lets in the ranks of its
-// node and the leaders below. What it hears of goes up in batches, rank 0's table goes down.
+// A leader while the world is formed: it connects to its parent in the tree, and accepts the ranks of its node and the
+// leaders below. It reports joined ranks upwards in batches; rank 0's table comes down.
 #pragma once
 
 #include <functional>
@@ -19,12 +19,12 @@ namespace amldist::world {
 /// Kinds of bootstrap's frames.
 enum class BootstrapKind : std::uint8_t {
   place = 16,  ///< from the root to a leader: where it is in the tree
-  joined,      ///< up the tree: ranks that have come
+  joined,      ///< up the tree: ranks that have joined
   table,       ///< down the tree: the rank table
   table_file,  ///< to the ranks of the node: the same in shared memory
 };
 
-/// What a join request is for: its first further field.
+/// The purpose of a join request: its first further field.
 enum class JoinPurpose : std::uint8_t {
   leader = 1,
   child,
@@ -32,7 +32,7 @@ enum class JoinPurpose : std::uint8_t {
   heard,  ///< a leader names ranks of its node that it has told of a refusal
 };
 
-/// This process, as others are told of it.
+/// What others are told about this process.
 struct OwnPlace {
   explicit OwnPlace(world::GroupKey proven) : key(std::move(proven)) {}
 
@@ -50,24 +50,26 @@ struct OwnPlace {
   [[nodiscard]] std::string join_request_about(std::span<const std::uint32_t> heard) const;
 };
 
-/// What a leader has when the world is complete.
+/// The result for a leader when the world is complete.
 struct BuiltTree {
   RankTable table;
   FrameLinks::Links links;
-  std::vector<std::pair<std::uint32_t, world::Frame>> early;  ///< came before the control thread was there: rank, frame
-  std::vector<std::uint32_t> ended;                           ///< ranks whose connection has ended already
-  std::vector<std::uint64_t> process_of_rank;                 ///< at the root
+  std::vector<std::pair<std::uint32_t, world::Frame>>
+      early;                                   ///< arrived before the control thread was running: rank, frame
+  std::vector<std::uint32_t> ended;            ///< ranks whose connection has ended already
+  std::vector<std::uint64_t> process_of_rank;  ///< at the root
 };
 
 class TreeBuilder {
  public:
-  /// `listener` for leaders, `node_listener` for the ranks of the node; the latter may be invalid. All outlive this.
+  /// `listener` for leaders, `node_listener` for the ranks of the node; the latter may be invalid. All must outlive
+  /// this.
   TreeBuilder(const OwnPlace& own, const FileDescriptor& listener, const FileDescriptor& node_listener);
 
-  /// Rank 0. `published`: where the others come first.
+  /// Rank 0. `published`: the address to which the others connect first.
   [[nodiscard]] Result<BuiltTree> serve_as_root(const FileDescriptor& published, RootAddress& root,
                                                 Clock::time_point deadline);
-  /// Another leader.
+  /// Any other leader.
   [[nodiscard]] Result<BuiltTree> serve_as_leader(RootAddress& root, Clock::time_point deadline);
 
  private:
@@ -109,14 +111,14 @@ class TreeBuilder {
   std::vector<JoinedProcess> joined_;
   Clock::time_point joined_due_ = Clock::time_point::max();
   std::optional<Error> refused_;
-  std::vector<std::uint32_t> heard_;  ///< of the node, of that refusal
+  std::vector<std::uint32_t> heard_;  ///< of the node, told of that refusal
   std::string table_;
-  RankTable::Storage shared_;  ///< the same, where the node has a copy
+  RankTable::Storage shared_;  ///< the same, if the node has a shared copy
   std::vector<std::pair<std::uint32_t, world::Frame>> early_;
   std::vector<std::uint32_t> ended_;
 };
 
-/// What a follower gets of its leader's frame. Errors: peer; why the world does not come about.
+/// Reads a follower's result from its leader's frame. Errors: peer; why the world was not formed.
 [[nodiscard]] Result<RankTable> receive_table(const FileDescriptor& leader, std::uint32_t size,
                                               Clock::time_point deadline);
 

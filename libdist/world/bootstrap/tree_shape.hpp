@@ -1,5 +1,5 @@
-// The tree of a world's nodes: node 0 is the root, and the others follow in the order in which they came, as in a heap.
-// Pure arithmetic: whoever knows an index knows its way to the root.
+// The tree of a world's nodes: node 0 is the root, and the others follow in order of arrival, as in a heap. Pure
+// arithmetic: the path to the root follows from the index alone.
 #pragma once
 
 #include <algorithm>
@@ -7,15 +7,15 @@
 
 namespace amldist::world {
 
-/// Nodes below a node. With 16, ten thousand nodes have four levels, and a leader has as many connections below it as
-/// it has local ranks on the usual machines. Fewer would add levels, each of which adds a hop to every message; more
-/// would make the leaders near the root send every message to more nodes in turn.
+/// Children of a node. With 16, ten thousand nodes have four levels, and a leader has about as many children as the
+/// usual machine has local ranks. Fewer would add levels, each of which adds a hop to every message; more would make
+/// the leaders near the root send every message to more nodes in turn.
 inline constexpr std::uint32_t tree_arity = 16;
 
-/// Of a node other than the root.
+/// The parent of a node other than the root.
 [[nodiscard]] constexpr std::uint32_t tree_parent(std::uint32_t index) noexcept { return (index - 1) / tree_arity; }
 
-/// Half-open range of the nodes directly below one, among `size` nodes.
+/// Half-open range of a node's children, among `size` nodes.
 struct TreeChildren {
   std::uint32_t first;
   std::uint32_t end;

@@ -22,8 +22,8 @@ namespace {
 using std::chrono::milliseconds;
 using text::concat;
 
-/// Worlds that this process has been in, by what all their processes call them. A process may have been in others that
-/// the rest of its node was not in.
+/// Counts the worlds that this process has been in, by the name that all their processes use. A process may have been
+/// in worlds that the rest of its node was not in.
 class WorldsJoined {
  public:
   [[nodiscard]] static WorldsJoined& of_process() {
@@ -44,10 +44,10 @@ class WorldsJoined {
   std::map<std::string, std::uint32_t> counts_;
 };
 
-/// The upper half is the process's, the lower one that of its joining this world.
+/// The upper half is the process's, the lower half that of this attempt to join.
 std::uint64_t number_of_process() noexcept {
   static const std::uint64_t chosen = world::random_number();
-  const std::uint64_t own = (chosen ^ static_cast<std::uint64_t>(::getpid())) << 32;  // a forked one is another
+  const std::uint64_t own = (chosen ^ static_cast<std::uint64_t>(::getpid())) << 32;  // differs in a forked process
   return own | (world::random_number() >> 32) | 1;
 }
 
@@ -67,8 +67,8 @@ OwnPlace own_place(const launch::ProcessIdentity& identity, const WorldSecret& s
   return own;
 }
 
-/// How long a process leaves it to another one of its node to become leader. It only decides who that is: rank 0 is
-/// the root, and is best the leader of its node too.
+/// How long a process lets another one of its node become leader first. Only a preference: rank 0 is the root, and is
+/// best also the leader of its node.
 milliseconds patience_of(const launch::ProcessIdentity& identity) {
   constexpr milliseconds for_first(100);
   constexpr milliseconds for_any(20);
@@ -86,7 +86,7 @@ World world_of(BuiltTree built) {
   return world;
 }
 
-/// `published`: where the others come first; only rank 0 has it.
+/// `published`: the address to which the others connect first; only rank 0 has it.
 struct Listeners {
   const FileDescriptor& own;
   const FileDescriptor& published;
@@ -101,7 +101,7 @@ Result<World> lead(const OwnPlace& own, RootAddress& root, const Listeners& list
   return world_of(std::move(*built));
 }
 
-/// nullopt: what answered is not the leader of this world any more.
+/// nullopt: the process that answered is not the leader of this world any more.
 Result<std::optional<World>> follow(const OwnPlace& own, FileDescriptor leader, Clock::time_point deadline) {
   const auto accepted = world::introduce(leader, own.join_request(JoinPurpose::follower), own.key, deadline);
   if (!accepted) return accepted.error();
@@ -150,7 +150,7 @@ world::GroupKey key_of_connections(const World& world) {
 
 Result<World> join_world(const launch::ProcessIdentity& identity, RootAddress& root, const WorldSecret& secret,
                          std::string_view job, const std::string& node_name, Clock::time_point deadline) {
-  // Those of the tree, and two for each rank to which a call may make a connection.
+  // Those of the tree, and two for each rank with which a call may communicate.
   constexpr std::size_t of_the_tree = 256;
   make_room_for_descriptors(of_the_tree + std::size_t{2} * identity.size);
   auto listener = root.listen();
@@ -162,7 +162,7 @@ Result<World> join_world(const launch::ProcessIdentity& identity, RootAddress& r
     if (!made) return made.error();
     published = std::move(*made);
     root_port = local_port(published);
-  } else {  // under PMIx and MPI every process takes part in finding it
+  } else {  // under PMIx and MPI every process takes part in finding rank 0
     const auto where = root.look_up(deadline);
     if (!where) return where.error();
     if (!where->empty()) root_port = where->front().port;

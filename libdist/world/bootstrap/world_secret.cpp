@@ -11,7 +11,7 @@ using world::Credentials;
 using world::Key;
 using world::Trust;
 
-/// Rank 0 makes the secret that its address brings; the others get it with the address.
+/// Rank 0 makes the secret that comes with its address; the others receive both.
 Result<WorldSecret> secret_with_address(const launch::ProcessIdentity& identity, RootAddress& root,
                                         Clock::time_point deadline) {
   WorldSecret out;
@@ -19,11 +19,11 @@ Result<WorldSecret> secret_with_address(const launch::ProcessIdentity& identity,
     const auto key = Key::random();
     if (!key) return key.error();
     root.carry(*key);
-  } else if (const auto found = root.look_up(deadline); !found) {
-    return found.error();
+  } else if (const auto status = root.look_up(deadline); !status) {
+    return status.error();
   }
   if (const auto carried = root.carried()) out.credentials = {*carried, Trust::unproven};
-  else out.reason = "rank 0 sent none with its address";
+  else out.reason = "rank 0 sent no secret with its address";
   return out;
 }
 
@@ -57,7 +57,7 @@ Result<WorldSecret> first_secret(const EnvironmentReader& environment, const std
   if (out.credentials.trust != Trust::open) return out;
   if (root.carries_secret()) return secret_with_address(identity, root, deadline);
   if (is_on_one_machine(identity, root)) return secret_of_file(environment, root, job);
-  out.reason = "nothing brought one";
+  out.reason = "no source has one";
   return out;
 }
 

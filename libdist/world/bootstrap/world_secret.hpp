@@ -12,16 +12,16 @@
 
 namespace amldist::world {
 
-/// What a world's processes know and strangers do not.
+/// The secret of a world's processes.
 struct WorldSecret {
   world::Credentials credentials;
-  std::optional<world::SecretFile> file;  ///< to be removed when all have come
+  std::optional<world::SecretFile> file;  ///< to be removed when all have joined
   std::string reason;                     ///< open: why there is no secret
 };
 
-/// The first of: the caller's (`given`), AMLDIST_STEP_SECRET, one that comes with rank 0's address (PMIx, MPI, a
-/// store), a file where all processes are on one machine. `job` names the step. Errors: unavailable, where policy
-/// `require` does not take what there is; what the environment or the root address says.
+/// The first available of: the caller's (`given`), AMLDIST_STEP_SECRET, one that comes with rank 0's address (PMIx,
+/// MPI, a store), a file if all processes are on one machine. `job` names the step. Errors: unavailable if policy
+/// `require` does not accept what there is; errors of the environment or the root address.
 [[nodiscard]] Result<WorldSecret> find_world_secret(const EnvironmentReader& environment, launch::SecretPolicy policy,
                                                     const std::optional<world::Key>& given,
                                                     const launch::ProcessIdentity& identity, RootAddress& root,

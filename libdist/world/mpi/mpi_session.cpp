@@ -25,7 +25,7 @@ void* open_library(const std::string& named) {
   return beside != nullptr ? beside : ::dlopen(file_name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
-/// Whether the program has initialised Open MPI. Loads nothing.
+/// Whether the program has initialised Open MPI. Loads no library.
 bool is_program_in_mpi() {
   void* const loaded = ::dlopen(open_mpi, RTLD_NOW | RTLD_NOLOAD);
   if (loaded == nullptr) return false;
@@ -42,9 +42,9 @@ bool is_program_in_mpi() {
   return is != 0 && was == 0;
 }
 
-/// How the environment wants MPI to be used.
+/// How the environment asks for MPI to be used.
 struct MpiPreference {
-  bool nothing = false;    ///< used for neither data nor bootstrap
+  bool nothing = false;    ///< neither for data nor for the bootstrap
   bool data = true;        ///< data may go over MPI
   bool is_asked = false;   ///< the user requires it
   std::string_view words;  ///< for messages: the variable that requires it
@@ -104,7 +104,7 @@ Result<std::unique_ptr<MpiSession>> MpiSession::find(const Settings& settings,
   auto session = std::make_unique<MpiSession>(**functions, state == AMLDIST_MPI_NOT_YET);
   session->carries_data_ = preference.data;
   session->yields_ = settings.mpi_yields;
-  if (auto same = session->check(identity); !same) return same.error();
+  if (auto status = session->check(identity); !status) return status.error();
   return session;
 }
 
@@ -151,7 +151,7 @@ Result<void> MpiSession::open(calls::Watchdog& watchdog) {
   for (int done = 0; error == 0 && done == 0;) {
     error = functions_.test(&request, &done);
     if (error != 0 || done != 0) break;
-    if (auto going_on = watchdog.keep_waiting(calls::Watchdog::anyone); !going_on) return going_on;
+    if (auto status = watchdog.keep_waiting(calls::Watchdog::anyone); !status) return status;
     std::this_thread::yield();
   }
   if (error == 0) error = functions_.copied_world(&comm_);

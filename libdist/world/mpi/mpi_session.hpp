@@ -49,7 +49,7 @@ class MpiSession {
   [[nodiscard]] amldist_mpi_handle comm() const noexcept { return comm_; }
 
   /// Tags distinguish communicators; each has two. This is the lowest tag that no communicator of this process uses.
-  /// Ranks agree on the highest of theirs, and use it and the next.
+  /// The ranks agree on the highest of theirs, and use it and the next.
   [[nodiscard]] int next_tag() const noexcept { return next_tag_; }
   void take_tag(int tag) noexcept { next_tag_ = tag + 1; }
   [[nodiscard]] bool has_tags() const noexcept { return next_tag_ + 1 < largest_tag_; }

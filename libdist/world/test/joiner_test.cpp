@@ -138,7 +138,7 @@ TEST(Join, SaysWhatItFoundInstead) {
       join(at({other.endpoint()}), join_request("42.0"), group, Clock::now() + std::chrono::milliseconds(50));
   ASSERT_FALSE(joined);
   EXPECT_EQ(joined.error().code, Errc::timeout);
-  EXPECT_EQ(joined.error().message, "rank 0 did not answer before the deadline (what answers at " +
+  EXPECT_EQ(joined.error().message, "rank 0 did not answer before the deadline (the program that answers at " +
                                         other.endpoint().to_string() + " does not belong to this step): is it there?");
 }
 

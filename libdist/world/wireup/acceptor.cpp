@@ -7,7 +7,7 @@
 namespace amldist::world {
 namespace {
 
-/// An answer fits into the socket's buffer: a peer that does not read cannot hold up the others.
+/// An answer fits into the socket's buffer: a peer that does not read cannot delay the others.
 void answer(const FileDescriptor& connection, const std::string& frame) {
   static_cast<void>(send_all(connection, frame, Clock::now()));
 }
@@ -34,7 +34,7 @@ void Acceptor::add(FileDescriptor connection, Clock::time_point now) {
 
 void Acceptor::greet(FileDescriptor connection, Frame frame) {
   auto join_request = JoinRequest::parse(std::move(frame));
-  if (!join_request) return;  // of another release
+  if (!join_request) return;  // of another release of aml-dist
   const Peer* const same = join_request->number < peers_.size() ? &peers_[join_request->number] : nullptr;
   const KnownPeer present = same != nullptr ? KnownPeer{same->process, same->host} : KnownPeer{};
   const Admission admission = admit(*join_request, group_, same != nullptr && same->link ? &present : nullptr);
@@ -44,7 +44,7 @@ void Acceptor::greet(FileDescriptor connection, Frame frame) {
   answer(connection, refused_frame({Errc::mismatch, admission.reason}));
 }
 
-/// A process that gave up waiting for the answer and connected again gets the new connection.
+/// If a process gave up waiting for the answer and connected again, its new connection is used.
 void Acceptor::let_in(FileDescriptor connection, JoinRequest join_request) {
   answer(connection, accepted_frame());
   Peer& peer = peers_[join_request.number];

@@ -1,4 +1,4 @@
-// The accepting side of the star: lets the peers of one group in, and says who is missing.
+// The accepting side of the star: accepts the peers of one group and reports who is missing.
 #pragma once
 
 #include <poll.h>
@@ -17,27 +17,27 @@ namespace amldist::world {
 
 class Acceptor {
  public:
-  /// `credentials`: what the group's processes know and strangers do not.
+  /// `credentials`: the group's key and name.
   Acceptor(Group group, const Credentials& credentials);
 
-  /// Adds what poll() is to wait for beside the listener.
+  /// Adds the descriptors that poll() must watch beside the listener.
   void add_to(std::vector<pollfd>& wanted) const { pending_.add_to(wanted); }
   [[nodiscard]] Clock::time_point next_deadline() const noexcept { return pending_.next_deadline(); }
-  /// Accepts, reads and answers, without waiting. Returns the join requests of those let in since the last call; a
-  /// process that connects again is among them again. Errors: mismatch, when a process of this group contradicts it.
+  /// Accepts, reads and answers, without waiting. Returns the join requests of the peers accepted since the last call,
+  /// including those of processes that connect again. Errors: mismatch, when a process of this group contradicts it.
   [[nodiscard]] Result<std::vector<JoinRequest>> serve(const FileDescriptor& listener, Clock::time_point now);
-  /// The same for one accepted connection, before serve().
+  /// The same for one accepted connection; call it before serve().
   void add(FileDescriptor connection, Clock::time_point now);
 
   [[nodiscard]] bool is_complete() const noexcept { return present_ == group_.size - group_.first; }
   [[nodiscard]] std::vector<std::uint32_t> missing() const;
-  /// The connection to a peer; invalid as long as it has not come.
+  /// The connection to a peer; invalid until the peer has connected.
   [[nodiscard]] const FileDescriptor& link(std::uint32_t number) const { return peers_.at(number).link; }
-  /// Closes the connection to a peer, which is missing from now on.
+  /// Closes the connection to a peer, which counts as missing from now on.
   void dismiss(std::uint32_t number);
-  /// Tells every peer why the group does not come about, or ends. Waits for each at most until `deadline`.
+  /// Tells every peer why the group was not formed, or ends. Waits for each at most until `deadline`.
   void refuse_all(const Error& error, Clock::time_point deadline);
-  /// All connections by number. Ends the acceptor's use.
+  /// All connections by number. The acceptor must not be used afterwards.
   [[nodiscard]] std::vector<FileDescriptor> take_links();
 
  private:

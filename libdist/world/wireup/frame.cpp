@@ -103,11 +103,12 @@ Result<Frame> read_frame(const FileDescriptor& socket, std::size_t most, Clock::
       case FrameReader::State::closed:
         return Error{Errc::unavailable, "the connection was closed"};
       case FrameReader::State::broken:
-        return Error{Errc::limit, "what came is not a message of this release of aml-dist"};
+        return Error{Errc::limit, "the peer sent something that is not a message of this release of aml-dist"};
       case FrameReader::State::incomplete:
         break;
     }
-    if (!wait_until_ready(socket, Readiness::read, deadline)) return Error{Errc::timeout, "no answer in time"};
+    if (!wait_until_ready(socket, Readiness::read, deadline))
+      return Error{Errc::timeout, "the peer did not answer in time"};
   }
 }
 

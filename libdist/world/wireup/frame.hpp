@@ -1,7 +1,7 @@
 // Frames: a length, a kind, and fields. README.md has the format.
 //
-// Whatever is read here may come from a stranger. A reader never reads beyond its frame, and a field that is not there
-// is zero or empty.
+// Whatever is read here may come from a stranger. A reader never reads beyond its frame, and a missing field reads as
+// zero or empty.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 
 namespace amldist::world {
 
-/// Bytes of the length in front of a frame.
+/// Bytes of the length that precedes a frame.
 inline constexpr std::size_t frame_head = 4;
 
-/// Builds a frame. `Kind` is an enumeration of one byte; each user of a connection has its own, with values of its own.
+/// Builds a frame. `Kind` is an enumeration of one byte; each user of a connection has its own, with distinct values.
 class FrameWriter {
  public:
   template <typename Kind>
@@ -28,7 +28,7 @@ class FrameWriter {
   }
   FrameWriter& number(std::uint64_t value);
   FrameWriter& text(std::string_view value);
-  /// The whole frame, its length in front. Ends the writer's use.
+  /// The whole frame, with its length in front. The writer must not be used afterwards.
   [[nodiscard]] std::string take();
 
  private:
@@ -41,7 +41,7 @@ class Frame {
   Frame() = default;
   /// `content`: kind and fields, without the length.
   explicit Frame(std::string content) : content_(std::move(content)) {}
-  /// The kind, if it is one of `Kind`'s; an unknown byte is a value without a name.
+  /// The kind; a byte that is no enumerator of `Kind` gives a value without a name.
   template <typename Kind>
   [[nodiscard]] Kind kind() const noexcept {
     static_assert(sizeof(Kind) == 1);
@@ -49,9 +49,9 @@ class Frame {
   }
   [[nodiscard]] std::uint64_t number() noexcept;
   [[nodiscard]] std::string text();
-  /// Kind and fields, whatever was read of them.
+  /// Kind and fields, regardless of what has been read.
   [[nodiscard]] const std::string& content() const noexcept { return content_; }
-  /// Whether a field was asked for that was not there.
+  /// Whether a missing field has been read.
   [[nodiscard]] bool is_short() const noexcept { return short_; }
 
  private:
@@ -63,10 +63,10 @@ class Frame {
 /// Collects one frame after the other from a non-blocking socket.
 class FrameReader {
  public:
-  /// A frame of more than `most` bytes is broken.
+  /// A frame of more than `most` bytes is an error.
   explicit FrameReader(std::size_t most) : most_(most) {}
   enum class State : std::uint8_t { incomplete, complete, closed, broken };
-  /// Reads what is there, at most to the end of the frame, without waiting.
+  /// Reads what has arrived, at most to the end of the frame, without waiting.
   [[nodiscard]] State read(const FileDescriptor& socket);
   /// The complete frame. The reader then begins the next one.
   [[nodiscard]] Frame take();

@@ -39,7 +39,7 @@ std::string address_of(const FileDescriptor& socket, AddressQuestion ask) {
   return ask(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) == 0 ? bytes_of(address) : std::string();
 }
 
-/// What a role proves: that it has the key, and saw this hello and this nonce between these two addresses.
+/// The text that a role authenticates: it has the key, and saw this hello and this nonce between these two addresses.
 Code proof_of(std::string_view role, const GroupKey& group, std::string_view hello, std::string_view nonce,
               const Ends& ends) {
   const bool binds = group.is_secret();

@@ -17,7 +17,7 @@ struct Candidate {
   std::uint16_t port = 0;
 };
 
-/// The addresses of all endpoints. `problem`: of the last name that has none.
+/// The addresses of all endpoints. `problem`: the error of the last name that has no address.
 std::vector<Candidate> look_up(const std::vector<Endpoint>& endpoints, Clock::time_point deadline,
                                std::string& problem) {
   std::vector<Candidate> out;
@@ -32,7 +32,7 @@ std::vector<Candidate> look_up(const std::vector<Endpoint>& endpoints, Clock::ti
   return out;
 }
 
-/// One attempt. Invalid if no member of this group answered; `problem` says what did.
+/// One attempt. Invalid if no member of this group answered; `problem` says what happened.
 Result<FileDescriptor> attempt(const Candidate& candidate, const std::string& join_request, const GroupKey& group,
                                Clock::time_point deadline, std::string& problem) {
   auto connection = connect_to(candidate.address, candidate.port, deadline);
@@ -43,7 +43,7 @@ Result<FileDescriptor> attempt(const Candidate& candidate, const std::string& jo
   const auto accepted = introduce(*connection, join_request, group, deadline);
   if (!accepted) return accepted.error();
   if (*accepted) return connection;
-  problem = concat({"what answers at ", Endpoint{candidate.address.to_string(), candidate.port}.to_string(),
+  problem = concat({"the program that answers at ", Endpoint{candidate.address.to_string(), candidate.port}.to_string(),
                     " does not belong to this step"});
   return FileDescriptor();
 }
@@ -74,7 +74,7 @@ Result<Joined> join(const Destination& destination, const std::string& join_requ
   if (join_request.size() > frame_head + limits.join_request_bytes) {
     return Error{Errc::limit, "the names of host and job are too long to be sent to the other processes"};
   }
-  std::string problem = "nothing answers";
+  std::string problem = "no process answers";
   for (auto pause = std::chrono::milliseconds(2); Clock::now() < deadline;) {
     const auto endpoints = destination.endpoints(deadline);
     if (!endpoints) return endpoints.error();

@@ -21,13 +21,13 @@ const unsigned char* bytes_of(std::string_view text) noexcept {
   return reinterpret_cast<const unsigned char*>(text.data());
 }
 
-/// The library asks for it before anything else; it may be called at any time, by any thread.
+/// libsodium must be initialised before use; any thread may call this at any time.
 void prepare_library() noexcept {
   static const int ready = ::sodium_init();
   static_cast<void>(ready);
 }
 
-/// A length in 8 bytes, the same on every machine.
+/// A length as 8 bytes, the same on every machine.
 std::array<unsigned char, 8> length_in_bytes(std::size_t length) noexcept {
   std::array<unsigned char, 8> out{};
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<unsigned char>(std::uint64_t{length} >> (8 * i));
@@ -47,10 +47,10 @@ bool are_equal(const Code& code, std::string_view bytes) noexcept {
 Result<Code> random_bytes() {
   Code out{};
   for (;;) {
-    const ssize_t got = ::getrandom(out.data(), out.size(), 0);  // this many come at once, or none
+    const ssize_t got = ::getrandom(out.data(), out.size(), 0);  // so few bytes come all at once or not at all
     if (got == static_cast<ssize_t>(out.size())) return out;
     if (got < 0 && errno == EINTR) continue;
-    return Error{Errc::unavailable, text::concat({"the kernel gives no random bytes: ", std::strerror(errno)})};
+    return Error{Errc::unavailable, text::concat({"cannot get random bytes from the kernel: ", std::strerror(errno)})};
   }
 }
 

@@ -1,7 +1,7 @@
-// Keys: what the processes of a step know and strangers do not. HMAC-SHA-256, comparison and erasure are libsodium's.
+// Keys that only the processes of a step know. HMAC-SHA-256, comparison and erasure are libsodium's.
 //
-// A key is never printed, and no message contains one. Keys for other purposes come from a key by derive(), so that a
-// code made for one purpose means nothing for another.
+// A key is never printed, and no message contains one. derive() makes keys for other purposes, so that a code made for
+// one purpose is invalid for another.
 #pragma once
 
 #include <array>
@@ -15,14 +15,14 @@
 
 namespace amldist::world {
 
-/// Bytes of a key, of a code and of a nonce.
+/// Sizes of a key, of a code and of a nonce, in bytes.
 inline constexpr std::size_t key_bytes = 32;
 
 /// An authentication code, or a hash.
 using Code = std::array<unsigned char, key_bytes>;
 
 [[nodiscard]] std::string_view as_text(const Code& code) noexcept;
-/// Takes as long for equal texts as for different ones.
+/// Compares in constant time.
 [[nodiscard]] bool are_equal(const Code& code, std::string_view bytes) noexcept;
 /// Fresh bytes from the kernel's generator. Errors: unavailable.
 [[nodiscard]] Result<Code> random_bytes();
@@ -31,27 +31,27 @@ using Code = std::array<unsigned char, key_bytes>;
 
 class Key {
  public:
-  /// The key that everybody knows: that of an open world.
+  /// The public key of an open world.
   Key() noexcept = default;
   ~Key();
   Key(const Key&) noexcept = default;
   Key& operator=(const Key&) noexcept = default;
 
-  /// Errors: unavailable, where the kernel gives no random bytes.
+  /// Errors: unavailable if the kernel gives no random bytes.
   [[nodiscard]] static Result<Key> random();
-  /// The key that 64 hexadecimal digits stand for.
+  /// The key written as 64 hexadecimal digits.
   [[nodiscard]] static std::optional<Key> from_hex(std::string_view digits);
-  /// A key made of a secret of any length.
+  /// A key derived from a secret of any length.
   [[nodiscard]] static Key from_secret(std::string_view secret) noexcept;
-  /// For the way to another process of the step only.
+  /// Only for passing the key to another process of the step.
   [[nodiscard]] std::string to_hex() const;
 
-  /// For libsodium's functions only.
+  /// Only for libsodium's functions.
   [[nodiscard]] std::string_view view() const noexcept { return as_text(bytes_); }
 
-  /// A key of its own for a purpose.
+  /// A separate key for a purpose.
   [[nodiscard]] Key derive(std::string_view purpose) const noexcept;
-  /// The code of a sequence of texts. No other sequence has the same, however their bytes are divided.
+  /// The code of a sequence of texts. No other sequence has the same code, however its bytes are divided.
   [[nodiscard]] Code code_of(std::initializer_list<std::string_view> parts) const noexcept;
 
   friend bool operator==(const Key& one, const Key& other) noexcept {
@@ -62,16 +62,16 @@ class Key {
   Code bytes_{};
 };
 
-/// How far a world's key keeps strangers out.
+/// How well a world's key keeps strangers out.
 enum class Trust : std::uint8_t {
   open,           ///< there is no secret
   unproven,       ///< it came over a service that others may read: a store, PMIx, MPI
-  authenticated,  ///< it came to each process by itself: the environment, its caller, a file of its user's
+  authenticated,  ///< each process got it directly: from the environment, its caller, or a file of the user
 };
 /// "open", "unproven", "authenticated".
 [[nodiscard]] std::string_view to_string(Trust trust) noexcept;
 
-/// A secret, and what it is worth.
+/// A secret, and how far it can be trusted.
 struct Credentials {
   Key key;
   Trust trust = Trust::open;

@@ -1,4 +1,4 @@
-// What the wire-up allows a peer: the only place where these numbers are.
+// What the wire-up allows a peer; these numbers are defined only here.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@ namespace amldist::world {
 struct Limits {
   // Before a peer has proven that it belongs to the group.
   std::size_t proof_bytes = 512;               ///< each of its frames, and the challenge
-  std::size_t strangers = 64;                  ///< connections beyond one for each peer; one more closes another
+  std::size_t strangers = 64;                  ///< connections beyond one for each peer; a further one closes another
   std::chrono::milliseconds proof_time{2000};  ///< from accept to the whole proof
   // Afterwards.
   std::size_t join_request_bytes = 4096;               ///< who it is, and the answer

@@ -1,6 +1,6 @@
-// What tells a message between nodes that was changed, left out, repeated or moved from one that was not: a code behind
-// each message. `crc` finds errors of memory, adapters and switches that TCP's own checksum lets pass; `mac` finds what
-// an attacker on the network does, too.
+// A code after each message between nodes, which detects that a message was changed, left out, repeated or moved. `crc`
+// finds errors of memory, adapters and switches that TCP's own checksum misses; `mac` also finds what an attacker on
+// the network does.
 #pragma once
 
 #include <array>
@@ -13,16 +13,16 @@
 
 namespace amldist::world {
 
-/// Bytes behind a message under `crc` and `mac`.
+/// Bytes appended to a message under `crc` and `mac`.
 inline constexpr std::size_t message_code_bytes = 16;
 using MessageCode = std::array<std::byte, message_code_bytes>;
 
-/// The codes of one direction of one connection.
+/// Makes the codes of one direction of one connection.
 class MessageCodes {
  public:
-  /// `key` is this direction's own.
+  /// `key` belongs to this direction alone.
   MessageCodes(Integrity integrity, const Key& key) : integrity_(integrity), key_(key) {}
-  /// The code of the next message: of its place in the sequence, its header and its data.
+  /// The code of the next message: over its place in the sequence, its header and its data.
   [[nodiscard]] MessageCode next(std::span<const std::byte> header, std::span<const std::byte> data) noexcept;
 
  private:
@@ -31,7 +31,7 @@ class MessageCodes {
   std::uint64_t sequence_ = 0;
 };
 
-/// CRC-32C (Castagnoli) of bytes behind others whose value is `before`.
+/// CRC-32C (Castagnoli) of bytes that follow others with the value `before`.
 [[nodiscard]] std::uint32_t crc32c(std::uint32_t before, std::span<const std::byte> bytes) noexcept;
 
 }  // namespace amldist::world

@@ -19,7 +19,7 @@ Clock::time_point PendingConnections::next_deadline() const noexcept {
 
 void PendingConnections::accept_from(const FileDescriptor& listener, Clock::time_point now,
                                      const JoinRequestHandler& handler) {
-  for (std::size_t i = 0; i < most_; ++i) {  // then the others have their turn
+  for (std::size_t i = 0; i < most_; ++i) {  // after that, the other connections have their turn
     FileDescriptor connection = accept_on(listener);
     if (!connection) return;
     add(std::move(connection), now, handler);
@@ -27,7 +27,7 @@ void PendingConnections::accept_from(const FileDescriptor& listener, Clock::time
 }
 
 void PendingConnections::add(FileDescriptor connection, Clock::time_point now, const JoinRequestHandler& handler) {
-  // The hello of a peer that connects in earnest is mostly there already.
+  // The hello of a genuine peer has usually arrived already.
   Connection added{std::move(connection), now};
   if (!read(added, handler)) return;
   if (connections_.size() >= most_) close_one();
@@ -63,7 +63,7 @@ bool PendingConnections::read(Connection& connection, const JoinRequestHandler& 
 bool PendingConnections::advance(Connection& connection, const JoinRequestHandler& handler) {
   using State = HostHandshake::State;
   HostHandshake& handshake = connection.handshake;
-  // What is sent fits into the socket's buffer: a stranger that does not read cannot hold up the others.
+  // What is sent fits into the socket's buffer: a stranger that does not read cannot delay the others.
   const auto send = [&](const std::string& frame) { return send_all(connection.socket, frame, Clock::now()).ok(); };
   const std::string reply = handshake.take(group_, connection.reader.take(), Ends::as_host(connection.socket));
   switch (handshake.state()) {

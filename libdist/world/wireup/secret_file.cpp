@@ -21,13 +21,13 @@ namespace {
 
 using text::concat;
 
-// The folder may be that of all programs of the user.
+// The folder may be the one that all programs of the user share.
 constexpr std::string_view prefix = "aml-dist-secret-";
 constexpr const char* lock_name = "aml-dist-secrets.lock";
 constexpr mode_t others = 077;
 
 Error no_file(const std::string& path, std::string_view why) {
-  return {Errc::unavailable, concat({"no secret can be kept in ", text::quote(path), ": ", why})};
+  return {Errc::unavailable, concat({"cannot keep a secret in ", text::quote(path), ": ", why})};
 }
 
 /// A folder that only this user can access.
@@ -35,8 +35,8 @@ Result<FileDescriptor> private_folder(const std::string& path) {
   FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   struct stat status = {};
   if (!folder || ::fstat(folder.get(), &status) != 0) return no_file(path, std::strerror(errno));
-  if (status.st_uid != ::geteuid()) return no_file(path, "it belongs to somebody else");
-  if ((status.st_mode & others) != 0) return no_file(path, "others have rights to it (it should have mode 0700)");
+  if (status.st_uid != ::geteuid()) return no_file(path, "it belongs to another user");
+  if ((status.st_mode & others) != 0) return no_file(path, "other users may access it (its mode should be 0700)");
   return folder;
 }
 
@@ -51,7 +51,7 @@ Result<FileDescriptor> choose_folder(const EnvironmentReader& environment) {
   return private_folder(path);
 }
 
-/// A regular file of this user's alone. `flags`: as for open().
+/// A regular file that belongs to this user alone. `flags`: as for open().
 FileDescriptor open_own(const FileDescriptor& folder, const std::string& name, int flags) {
   FileDescriptor file(::openat(folder.get(), name.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
   struct stat status = {};
@@ -60,7 +60,7 @@ FileDescriptor open_own(const FileDescriptor& folder, const std::string& name, i
   return is_own ? std::move(file) : FileDescriptor();
 }
 
-/// Whether a living process has it. The folder is locked, so that none can begin to.
+/// Whether a living process uses it. The folder is locked, so that no other process can start to.
 bool is_in_use(const FileDescriptor& file) { return ::flock(file.get(), LOCK_EX | LOCK_NB) != 0; }
 
 std::optional<Key> read_key(const FileDescriptor& file) {
@@ -82,7 +82,7 @@ Result<Key> write_key(const FileDescriptor& file, const std::string& name) {
   return key;
 }
 
-/// Also after a signal. A program may handle them without SA_RESTART, as Python does.
+/// Retries after a signal: a program may handle signals without SA_RESTART, as Python does.
 bool lock_whole(const FileDescriptor& file, int how) noexcept {
   int status = 0;
   do status = ::flock(file.get(), how);
@@ -90,7 +90,7 @@ bool lock_whole(const FileDescriptor& file, int how) noexcept {
   return status == 0;
 }
 
-/// Removes what processes left behind that were killed, and what is no file of ours.
+/// Removes files of processes that were killed, and anything that is not a file of ours.
 void sweep(const FileDescriptor& folder) {
   const int copy = ::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(copy >= 0 ? ::fdopendir(copy) : nullptr, ::closedir);

@@ -1,7 +1,7 @@
-// A secret for plain processes of one user on one machine: a file that only this user can read. Whoever of them comes
-// first makes it. Each process locks it while it joins a world, and rank 0 until the world's end: so a process that
-// comes when the world is complete can prove that it is of this user, and is told that it is too late. What nobody has
-// locked was left by processes that were killed, and the next start of this user's removes it.
+// A secret for plain processes of one user on one machine: a file that only this user can read. The first process makes
+// it. Each process locks it while it joins a world, rank 0 until the world's end, so that a process that comes when the
+// world is complete can prove that it belongs to this user, and is told that it is too late. A file that no process has
+// locked was left by killed processes; the user's next start removes it.
 #pragma once
 
 #include <string>
@@ -17,12 +17,12 @@ namespace amldist::world {
 class SecretFile {
  public:
   /// Opens or makes the file. `purpose` tells one world's file from another's. It is in XDG_RUNTIME_DIR, or in
-  /// /tmp/aml-dist-UID where that is not a folder of this user's alone. Errors: unavailable with the reason, such as a
-  /// folder that belongs to somebody else.
+  /// /tmp/aml-dist-UID if that is not a folder of this user's alone. Errors: unavailable with the reason, such as a
+  /// folder that belongs to another user.
   [[nodiscard]] static Result<SecretFile> open(std::string_view purpose, const EnvironmentReader& environment);
 
   [[nodiscard]] const Key& key() const noexcept { return key_; }
-  /// Removes the file, unless another process has it locked, as one does that comes for a next world.
+  /// Removes the file, unless another process has locked it, because it is joining the next world.
   void remove_unless_used() const noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// The secret of a step, as its launcher hands it to each process: AMLDIST_STEP_SECRET, 64 hexadecimal digits. The
+// The secret of a step, as its launcher passes it to each process: AMLDIST_STEP_SECRET, 64 hexadecimal digits. The
 // plugin makes one for every step; it is as private as the environment.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace amldist::world {
 
-/// Open where the environment has no secret. Errors: invalid_argument for a malformed one, which the message does not
+/// Open if the environment has no secret. Errors: invalid_argument for a malformed one, which the message does not
 /// contain.
 [[nodiscard]] Result<Credentials> credentials_of_environment(const EnvironmentReader& environment);
 

@@ -22,7 +22,7 @@ namespace {
 using commands::fail;
 using text::concat;
 
-/// One line on a terminal that is written over again and again; nothing where nobody looks.
+/// One line on a terminal that is overwritten repeatedly; nothing if standard error is not a terminal.
 class ProgressLine {
  public:
   explicit ProgressLine(bool shown) : shown_(shown && ::isatty(STDERR_FILENO) == 1) {}
@@ -39,12 +39,12 @@ class ProgressLine {
   bool shown_;
 };
 
-/// Nobody should learn after minutes of measuring that the picture has no place.
+/// Fails early if the picture cannot be written, instead of after minutes of measuring.
 Result<void> check_picture(const BenchOptions& options) {
   return options.svg.empty() ? Result<void>() : check_writable(options.svg);
 }
 
-/// The rows first: whatever becomes of the picture, they were measured.
+/// Prints the rows first: they were measured, whatever happens to the picture.
 int print_rows(const std::vector<BenchRow>& rows, const BenchOptions& options) {
   std::fputs(options.json ? to_json(rows).c_str() : to_table(rows).c_str(), stdout);
   if (!options.svg.empty()) {
@@ -70,8 +70,8 @@ Result<std::vector<BenchRow>> measure(const BenchOptions& options, const std::ve
 
 /// Ranks that this process starts itself.
 int bench_here(const BenchOptions& options) {
-  if (const auto plan = make_plan(options, options.ranks); !plan) return fail(plan.error());
-  if (const auto fine = check_picture(options); !fine) return fail(fine.error());
+  if (const auto status = make_plan(options, options.ranks); !status) return fail(status.error());
+  if (const auto status = check_picture(options); !status) return fail(status.error());
   std::vector<std::unique_ptr<LocalRanks>> started;
   std::vector<MeasuredLibrary> libraries;
   auto own = LocalRanks::start_own(options.ranks);
@@ -88,13 +88,13 @@ int bench_here(const BenchOptions& options) {
   return rows ? print_rows(*rows, options) : fail(rows.error());
 }
 
-/// What a rank does with an error that every rank has: one of them says it.
+/// Reports an error that every rank has; only one of them prints it.
 int fail_once(const Error& error, bool speaks) {
   if (speaks) return fail(error);
   return commands::exit_status_of(error.code);
 }
 
-/// Rank 0 draws; the others hear whether it can.
+/// Rank 0 draws; the others learn whether it can.
 Result<void> check_picture(const World& world, const BenchOptions& options) {
   const Result<void> own = world.rank() == 0 ? check_picture(options) : Result<void>();
   const auto fine = world.told_by_rank_0(static_cast<bool>(own));
@@ -102,7 +102,7 @@ Result<void> check_picture(const World& world, const BenchOptions& options) {
   return *fine || !own ? own : Error{Errc::unavailable, "rank 0 cannot write the picture"};
 }
 
-/// A rank of a step, or alone.
+/// Runs as a rank of a step, or alone.
 int bench_in_step(const BenchOptions& options) {
   if (!options.peers.empty()) {
     return fail({Errc::invalid_argument, "--peer needs --ranks N: other libraries are measured on one node"});
@@ -110,7 +110,7 @@ int bench_in_step(const BenchOptions& options) {
   const auto world = World::join();
   if (!world) return fail(world.error());
   const bool speaks = world->rank() == 0;
-  if (const auto fine = check_picture(*world, options); !fine) return fail_once(fine.error(), speaks);
+  if (const auto status = check_picture(*world, options); !status) return fail_once(status.error(), speaks);
   auto rows = measure(options, {world->library()}, speaks);
   if (!rows) return fail_once(rows.error(), speaks);
   for (BenchRow& row : *rows) row.trust = world->trust();
@@ -132,20 +132,20 @@ int print_topology(const NodeTopology& topology, const BenchOptions& options) {
   return written ? commands::exit_done : fail(written.error());
 }
 
-/// Measures something as a rank of a step; rank 0 prints it. `measure(world, progress)` gives it.
+/// Measures something as a rank of a step; rank 0 prints it. `measure(world, progress)` returns it.
 template <typename Measure, typename Print>
 int measure_in_step(const BenchOptions& options, Measure measure, Print print) {
   const auto world = World::join();
   if (!world) return fail(world.error());
   const bool speaks = world->rank() == 0;
-  if (const auto fine = check_picture(*world, options); !fine) return fail_once(fine.error(), speaks);
+  if (const auto status = check_picture(*world, options); !status) return fail_once(status.error(), speaks);
   const ProgressLine line(speaks);
   const auto measured = measure(*world, [&](std::string_view what) { line(what); });
   if (!measured) return fail_once(measured.error(), speaks);
   return speaks ? print(*measured, options) : commands::exit_done;
 }
 
-/// The same program once for each rank; rank 0 prints.
+/// Runs the same program once for each rank; rank 0 prints.
 int again_for_each_rank(std::vector<std::string> arguments, const BenchOptions& options) {
   if (options.json) arguments.emplace_back("--json");
   if (!options.svg.empty()) arguments.insert(arguments.end(), {"--svg", options.svg});
@@ -154,7 +154,7 @@ int again_for_each_rank(std::vector<std::string> arguments, const BenchOptions& 
 }
 
 int scale(const BenchOptions& options) {
-  if (const auto bytes = parse_bytes(options.gradients); !bytes) return fail(bytes.error());
+  if (const auto status = parse_bytes(options.gradients); !status) return fail(status.error());
   if (options.ranks == 0) {
     const auto measure_all = [&](const World& world, const auto& progress) {
       return measure_scaling(world, options, progress);

@@ -19,7 +19,7 @@ struct BenchOptions {
   bool rewrite = false;
   bool own_memory = false;
   unsigned rounds = 5;
-  int ranks = 0;  ///< start so many on this node; 0: this process is one of a step's, or alone
+  int ranks = 0;  ///< start this many on this node; 0: this process is a rank of a step, or alone
   std::vector<std::string>
       peers;  ///< "openmpi", NAME=PATH of an mpicc, "gloo" or "torch", or these with =PATH of a python3
   bool scaling = false;

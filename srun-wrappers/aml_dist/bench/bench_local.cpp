@@ -32,7 +32,7 @@ constexpr auto start_limit = std::chrono::seconds(60);
 constexpr auto answer_limit = std::chrono::seconds(120);
 constexpr std::string_view own_name = "amldist";
 constexpr std::string_view gloo_name = "gloo";
-constexpr std::string_view torch_name = "torch";  ///< libdist as PyTorch calls it
+constexpr std::string_view torch_name = "torch";  ///< libdist as PyTorch uses it
 constexpr std::string_view torch_gpu_name = "torch-cuda";
 constexpr std::string_view nccl_name = "nccl";  ///< PyTorch's own
 
@@ -46,7 +46,7 @@ fs::path own_folder() {
   return fs::read_symlink("/proc/self/exe", problem).parent_path();
 }
 
-/// A port that nobody has now.
+/// A port that is free now.
 int free_port() {
   const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {};
@@ -59,7 +59,7 @@ int free_port() {
   return ntohs(address.sin_port);
 }
 
-/// This environment without what would tell a rank that it belongs to an outer step.
+/// This environment without the variables that would tell a rank that it belongs to an outer step.
 std::vector<std::string> clean_environment() {
   constexpr std::array<std::string_view, 9> foreign = {
       "SLURM_", "PMI", "OMPI_", "PRTE_", "RANK=", "LOCAL_", "WORLD_SIZE=", "AMLDIST_STAMP=", "HYDRA"};
@@ -71,7 +71,7 @@ std::vector<std::string> clean_environment() {
   return kept;
 }
 
-/// What makes a process a rank of a step of its own, on this node.
+/// The variables that make a process a rank of a step of its own, on this node.
 std::vector<std::string> rank_environment(int rank, int ranks, int port) {
   auto environment = clean_environment();
   const std::array<std::string, 5> own = {concat({"RANK=", std::to_string(rank)}),
@@ -86,14 +86,14 @@ void set_variable(std::vector<std::string>& environment, const std::string& name
   environment.push_back(concat({name, "=", value}));
 }
 
-/// In front of what the variable has.
+/// Puts a folder in front of the variable's value.
 void put_before(std::vector<std::string>& environment, const std::string& name, const std::string& folders) {
   const auto before = own_variable(name);
   set_variable(environment, name, before ? concat({folders, ":", *before}) : folders);
 }
 
-/// What lets an MPI run some ranks on this machine, whoever the user is and however few cores there are. An MPI in a
-/// folder of its own (`prefix`; empty: the system's) finds its parts there, as after its own set-up script.
+/// Variables that let an MPI run some ranks on this machine, for any user and any number of cores. An MPI in a folder
+/// of its own (`prefix`; empty: the system's) finds its parts there, as after its own set-up script.
 std::vector<std::string> mpi_environment(const fs::path& prefix) {
   auto environment = clean_environment();
   if (!prefix.empty()) {
@@ -135,7 +135,7 @@ Result<void> run_to_end(const std::vector<std::string>& command, const std::vect
   return Error{Errc::unavailable, concat({"bench: ", text::quote(command[0]), " failed"})};
 }
 
-/// The program of a peer, and what starts it.
+/// The program of a peer, and the command that starts it.
 struct PeerProgram {
   std::string name;
   std::string program;
@@ -178,7 +178,7 @@ Result<PeerProgram> find_peer(const std::string& peer, const std::string& folder
   return compiled_peer(peer.substr(0, equals), peer.substr(equals + 1), folder);
 }
 
-/// Up to the next newline; nullopt at the end of the stream, at an error, or when the time is up.
+/// Reads up to the next newline; nullopt at the end of the stream, at an error, or when the time is up.
 std::optional<std::string> read_line(int descriptor, Clock::time_point until) {
   std::string line;
   while (line.size() < 256) {
@@ -204,8 +204,8 @@ std::string line_of(const bench_request& r) {
                  "\n"});
 }
 
-/// Gives the process behind a connection one processor, so that no two ranks of any library share one while another is
-/// idle. Of its threads only the first, which makes the calls. What cannot be bound is measured as it is.
+/// Binds the process behind a connection to one processor, so that no two ranks of any library share one while another
+/// is idle. Only its first thread, which makes the calls. A process that cannot be bound is measured unbound.
 void bind(const FileDescriptor& connection, int processor) {
   ucred peer = {};
   socklen_t length = sizeof peer;
@@ -275,14 +275,14 @@ Result<void> LocalRanks::accept_ranks(int ranks) {
 
 Result<std::unique_ptr<LocalRanks>> LocalRanks::start_own(int ranks) {
   std::unique_ptr<LocalRanks> own(new LocalRanks(std::string(own_name)));
-  if (auto listening = own->listen(); !listening) return listening.error();
+  if (auto status = own->listen(); !status) return status.error();
   const int port = free_port();
   for (int rank = 0; rank < ranks; ++rank) {
     auto started = own->start({"/proc/self/exe", "bench", "--worker", own->folder_ + "/socket"},
                               rank_environment(rank, ranks, port));
     if (!started) return started.error();
   }
-  if (auto arrived = own->accept_ranks(ranks); !arrived) return arrived.error();
+  if (auto status = own->accept_ranks(ranks); !status) return status.error();
   return own;
 }
 
@@ -309,7 +309,7 @@ Result<void> LocalRanks::start_torch(const std::string& peer, int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
     auto environment = rank_environment(rank, ranks, port);
     environment.insert(environment.begin(), "GLOO_SOCKET_IFNAME=lo");
-    if (auto started = start({python, program, name_, folder_ + "/socket"}, environment); !started) return started;
+    if (auto status = start({python, program, name_, folder_ + "/socket"}, environment); !status) return status;
   }
   return {};
 }
@@ -320,15 +320,15 @@ bool LocalRanks::is_of_torch() const {
 
 Result<std::unique_ptr<LocalRanks>> LocalRanks::start_peer(const std::string& peer, int ranks) {
   std::unique_ptr<LocalRanks> made(new LocalRanks(peer.substr(0, peer.find('='))));
-  if (auto listening = made->listen(); !listening) return listening.error();
+  if (auto status = made->listen(); !status) return status.error();
   auto started = made->is_of_torch() ? made->start_torch(peer, ranks) : made->start_mpi(peer, ranks);
   if (!started) return started.error();
-  if (auto arrived = made->accept_ranks(ranks); !arrived) return arrived.error();
+  if (auto status = made->accept_ranks(ranks); !status) return status.error();
   return made;
 }
 
 LocalRanks::~LocalRanks() {
-  ranks_.clear();  // the end of the stream tells them to go
+  ranks_.clear();  // the end of the stream tells them to exit
   const auto until = Clock::now() + std::chrono::seconds(5);
   for (ChildProcess& process : processes_) {
     if (process.wait_until(until)) continue;

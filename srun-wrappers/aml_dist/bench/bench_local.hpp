@@ -1,4 +1,4 @@
-// Ranks on this very node, started by the tool: ours, and beside them those of other libraries.
+// Ranks on this node, started by the tool: our own, and beside them those of other libraries.
 #pragma once
 
 #include <memory>
@@ -26,7 +26,7 @@ class LocalRanks {
   LocalRanks& operator=(const LocalRanks&) = delete;
   ~LocalRanks();
 
-  /// The way to measure with all of them; lives no longer than this object.
+  /// The way to measure with all of them; must not outlive this object.
   [[nodiscard]] MeasuredLibrary library();
 
  private:
@@ -42,14 +42,14 @@ class LocalRanks {
   [[nodiscard]] bool somebody_died();
 
   std::string name_;
-  std::string folder_;  ///< for the socket, and what was compiled
+  std::string folder_;  ///< for the socket and the compiled peer
   FileDescriptor listener_;
   std::vector<FileDescriptor> ranks_;
   std::vector<ChildProcess> processes_;
 };
 
-/// Runs `aml-dist bench ARGUMENTS` as each of so many ranks on this node, to the end. The first exit status that is not
-/// 0.
+/// Runs `aml-dist bench ARGUMENTS` as each of this many ranks on this node, to the end. Returns the first exit status
+/// that is not 0.
 [[nodiscard]] Result<int> run_ranks(int ranks, const std::vector<std::string>& arguments);
 
 }  // namespace amldist::tools

@@ -26,7 +26,7 @@ std::uint64_t count_of(const BenchRow& row) {
   return bench_count(row.request.op, row.request.bytes, row.request.type, row.size);
 }
 
-/// How many times faster the first library of this size is than this row's.
+/// The time of this row divided by that of the first library with the same size.
 std::string ratio(std::span<const BenchRow> rows, const BenchRow& row) {
   for (const BenchRow& first : rows) {
     if (first.request.bytes != row.request.bytes) continue;

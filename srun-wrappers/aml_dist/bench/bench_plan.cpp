@@ -41,14 +41,14 @@ std::string without_dashes(std::string_view word) {
   return out;
 }
 
-/// What nccl-tests calls the types of C.
+/// nccl-tests' names of C types.
 std::string canonical_type(const std::string& word) {
   if (word == "half") return "float16";
   if (word == "float") return "float32";
   return word == "double" ? "float64" : word;
 }
 
-// Those with numbers, which bench/core.c fills and checks: without bool, and without the operators on bits.
+// The types and operators that bench/core.c fills and checks: without bool, and without the operators on bits.
 constexpr int arithmetic_types = 12;
 constexpr int arithmetic_ops = 5;
 
@@ -86,7 +86,7 @@ Result<bench_request> parse_kind(const BenchOptions& options) {
   return request;
 }
 
-/// Iterations for one sample, from a first look at how long a call takes.
+/// Iterations for one sample, from a first estimate of how long a call takes.
 Result<std::uint64_t> calibrate(const MeasuredLibrary& library, bench_request request) {
   double each = 0;
   for (const std::uint64_t tries : {1, 3}) {
@@ -104,7 +104,7 @@ double median(std::vector<double> samples) {
   return samples[samples.size() / 2];
 }
 
-/// One library and one size, while the rounds go on.
+/// The state of one library and one size during the rounds.
 struct Entry {
   const MeasuredLibrary* library;
   BenchRow row;
@@ -112,7 +112,7 @@ struct Entry {
   std::vector<double> samples;
 };
 
-/// A checked call first: it also warms up. nullopt: this library cannot do it.
+/// A checked call first, which also warms up. nullopt if this library does not support it.
 Result<std::optional<Entry>> enter(const MeasuredLibrary& library, bench_request request) {
   request.iterations = 0;
   const auto checked = library.measure(request);
@@ -205,7 +205,7 @@ Result<std::vector<BenchRow>> run_plan(const BenchPlan& plan, const std::vector<
       if (*entry) entries.push_back(std::move(**entry));
     }
     for (unsigned round = 0; round < plan.rounds; ++round) {
-      if (auto done = run_round(entries); !done) return done.error();
+      if (auto status = run_round(entries); !status) return status.error();
     }
     for (Entry& entry : entries) {
       entry.row.microseconds = median(entry.samples);

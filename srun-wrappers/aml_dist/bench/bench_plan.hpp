@@ -1,4 +1,4 @@
-// What is to be measured, and what came out: values that the ways of running share.
+// What to measure, and the results: values that all ways of running share.
 #pragma once
 
 #include <functional>
@@ -36,7 +36,7 @@ struct BenchRow {
 /// "4", "64K", "1.5M", "2G" in powers of 1024.
 [[nodiscard]] Result<std::uint64_t> parse_bytes(const std::string& text);
 
-/// Measures one request with all ranks of one library; the time of the slowest rank, the sum of what is wrong.
+/// Measures one request with all ranks of one library: the time of the slowest rank, the sum of wrong elements.
 using Measure = std::function<Result<bench_result>(const bench_request&)>;
 
 /// A library that takes part.
@@ -46,11 +46,11 @@ struct MeasuredLibrary {
   Measure measure;
 };
 
-/// What is told while it runs: the row's request, how many are done and how many there are.
+/// Progress: the row's request, how many are done and how many there are.
 using Progress = std::function<void(const bench_request&, std::size_t done, std::size_t all)>;
 
-/// All libraries in turn, round by round, so that a slow minute of the machine slows all of them; a row's time is the
-/// median over the rounds. Unsupported requests give no row.
+/// Measures all libraries in turn, round by round, so that a slow minute of the machine slows all of them; a row's time
+/// is the median over the rounds. Unsupported requests give no row.
 [[nodiscard]] Result<std::vector<BenchRow>> run_plan(const BenchPlan& plan,
                                                      const std::vector<MeasuredLibrary>& libraries,
                                                      const Progress& progress);

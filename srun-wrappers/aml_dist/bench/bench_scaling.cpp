@@ -24,7 +24,7 @@ double now_ms() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// So many rounds of multiply-add on data that stays in the first cache: computing that takes nothing from the memory.
+/// This many rounds of multiply-add on data that stays in the first cache: computing that uses no memory bandwidth.
 void compute(std::uint64_t rounds) {
   constexpr std::size_t width = 256;
   static thread_local std::array<float, width> data = {};
@@ -34,7 +34,7 @@ void compute(std::uint64_t rounds) {
   }
 }
 
-/// Rounds that take `ms` on this core when nobody else computes.
+/// Rounds that take `ms` on this core when no other program computes.
 std::uint64_t calibrate(double ms) {
   std::uint64_t rounds = 1000;
   for (;;) {
@@ -74,7 +74,7 @@ Result<void> run_step(amldist_reducer* reducer, std::uint64_t rounds) {
   return {};
 }
 
-/// Milliseconds of a step, as the slowest rank has it; the median of some.
+/// Milliseconds of a step on the slowest rank; the median of some.
 Result<double> time_steps(amldist_comm* comm, std::uint64_t rounds, std::uint64_t gradient_bytes) {
   const auto reducer = make_reducer(comm, gradient_bytes);
   if (!reducer) return reducer.error();
@@ -82,7 +82,7 @@ Result<double> time_steps(amldist_comm* comm, std::uint64_t rounds, std::uint64_
   for (int step = 0; step <= steps; ++step) {
     if (amldist_barrier(comm) != AMLDIST_OK) return library_error();
     const double start = now_ms();
-    if (auto done = run_step(reducer->get(), rounds); !done) return done.error();
+    if (auto status = run_step(reducer->get(), rounds); !status) return status.error();
     double taken = now_ms() - start;
     if (amldist_allreduce(comm, &taken, &taken, 1, AMLDIST_FLOAT64, AMLDIST_MAX) != AMLDIST_OK) return library_error();
     if (step > 0) samples.push_back(taken);  // the first one warms up

@@ -1,5 +1,5 @@
-// Does twice the hardware take half the time? A training-shaped step (computing, and gradients that are all-reduced in
-// buckets meanwhile) on 1, 2, 4, ... of the step's nodes, or of its ranks where there is one node.
+// Does twice the hardware take half the time? A training-like step (computing, and gradients that are all-reduced in
+// buckets meanwhile) on 1, 2, 4, ... of the step's nodes, or of its ranks if there is one node.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ struct ScalingRow {
   int ranks = 1;
   int nodes = 1;
   double step_ms = 0;
-  double ideal_ms = 0;  ///< the first row's time, divided by how many times more there is
+  double ideal_ms = 0;  ///< the first row's time, divided by the factor of nodes
 
   [[nodiscard]] double efficiency() const { return step_ms > 0 ? ideal_ms / step_ms : 0; }
   [[nodiscard]] double steps_per_second() const { return step_ms > 0 ? 1000 / step_ms : 0; }
 };
 
-/// What the steps did.
+/// A description of the steps.
 struct ScalingWork {
   std::uint64_t gradient_bytes = 0;
   double compute_ms = 0;  ///< on one rank

@@ -14,11 +14,11 @@ namespace {
 using text::concat;
 using Value = double (*)(const BenchRow&);
 
-constexpr int most_sizes = 7;  // that are written at the axis
+constexpr int most_sizes = 7;  // labels at the axis
 
 double time_of(const BenchRow& row) { return row.microseconds; }
 
-/// Bus bandwidth; of one rank, which has none, the plain one.
+/// Bus bandwidth; for one rank, which has none, the plain bandwidth.
 double bandwidth_of(const BenchRow& row) { return row.size == 1 ? row.algorithm_bandwidth() : row.bus_bandwidth(); }
 
 /// A barrier has no bytes, and a logarithmic axis no 0.
@@ -39,7 +39,7 @@ Axis axis_of_sizes(std::span<const BenchRow> rows) {
   return axis;
 }
 
-/// One for each library, in the order of the rows.
+/// One curve for each library, in the order of the rows.
 std::vector<Curve> curves_of(std::span<const BenchRow> rows, Value value) {
   std::vector<Curve> curves;
   for (const BenchRow& row : rows) {

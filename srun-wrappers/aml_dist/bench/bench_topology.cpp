@@ -24,7 +24,7 @@ using Matrix = std::vector<std::vector<double>>;
 constexpr int most_measured_ranks = 256;  // 32,640 pairs
 
 // ---- where the ranks are ----
-/// So that the processor is known. Only this thread, which makes the calls.
+/// Binds this thread, which makes the calls, so that its processor is known.
 void bind_to_one_of(const std::vector<int>& processors, const World& world) {
   const auto local = static_cast<std::size_t>(amldist_local_rank(world.comm()));
   const auto ranks = static_cast<std::size_t>(amldist_local_size(world.comm()));
@@ -50,8 +50,8 @@ Result<std::vector<RankPlace>> find_places(const World& world) {
   return places;
 }
 
-// ---- what a message takes ----
-/// Nanoseconds of a message there, or back, as the first of the two has it: the least of some attempts.
+// ---- the latency of a message ----
+/// Nanoseconds of a message there, or back, as seen by the first of the two; the least of some attempts.
 Result<double> time_messages(amldist_comm* comm, int peer, bool is_first, std::size_t bytes, int attempts, int turns) {
   std::vector<std::byte> buffer(bytes);
   double least = 0;
@@ -131,7 +131,7 @@ std::string words_of(const std::vector<std::vector<int>>& groups) {
   return out;
 }
 
-/// The same by what the kernel says; empty where it does not say it of every rank.
+/// The same groups according to the kernel; empty unless it describes every rank.
 std::vector<std::vector<int>> groups_by(const NodeTopology& topology, int ProcessorPlace::*which) {
   std::vector<std::pair<std::pair<std::string, int>, std::vector<int>>> known;
   for (std::size_t rank = 0; rank < topology.ranks.size(); ++rank) {
@@ -156,14 +156,14 @@ constexpr std::array<KindOfGroup, 3> kinds = {{{"last-level cache", &ProcessorPl
                                                {"NUMA node", &ProcessorPlace::memory},
                                                {"socket", &ProcessorPlace::socket}}};
 
-/// Of the ranks, how the kernel's groups compare with the measured ones.
+/// How the kernel's groups compare with the measured ones.
 std::string comparison(const NodeTopology& topology) {
   std::string out = concat({"near each other, as measured: ", words_of(topology.groups), "\n"});
   for (const KindOfGroup& kind : kinds) {
     const auto groups = groups_by(topology, kind.which);
     const std::string_view relation = groups.empty()              ? "the kernel does not say"
                                       : groups == topology.groups ? "the same"
-                                                                  : "another division";
+                                                                  : "a different division";
     out += concat({"by ", kind.name, ": ", groups.empty() ? "" : words_of(groups) + ", ", relation, "\n"});
   }
   const bool all_bound = std::ranges::all_of(topology.ranks, &RankPlace::is_bound);
@@ -197,7 +197,7 @@ Result<NodeTopology> measure_topology(const World& world, const std::function<vo
   auto places = find_places(world);
   if (!places) return places.error();
   out.ranks = std::move(*places);
-  if (auto measured = measure_pairs(world, out, progress); !measured) return measured.error();
+  if (auto status = measure_pairs(world, out, progress); !status) return status.error();
   out.groups = groups_by_latency(out.latency_ns);
   out.provenance = amldist_provenance(world.comm());
   return out;

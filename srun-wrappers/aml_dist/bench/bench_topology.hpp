@@ -1,5 +1,5 @@
-// How far the ranks of a step are from each other: what the kernel says of their processors, and what a message between
-// each two of them takes.
+// How far the ranks of a step are from each other: the kernel's description of their processors, and the time of a
+// message between each two of them.
 #pragma once
 
 #include <functional>
@@ -15,11 +15,11 @@ namespace amldist::tools {
 struct RankPlace {
   std::string host;
   int processor = -1;
-  bool is_bound = false;  ///< to one processor, by whoever started it or for this measurement
+  bool is_bound = false;  ///< to one processor, by its launcher or for this measurement
   ProcessorPlace place;
 };
 
-/// Ranks by their numbers; what a rank has to itself is 0.
+/// Ranks by their numbers; the distance of a rank to itself is 0.
 struct NodeTopology {
   std::vector<RankPlace> ranks;
   std::vector<std::vector<double>> latency_ns;     ///< of 4 bytes, one way

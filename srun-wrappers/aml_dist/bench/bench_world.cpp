@@ -8,7 +8,7 @@
 namespace amldist::tools {
 namespace {
 
-/// All ranks' results into one that all ranks have.
+/// Combines all ranks' results into one that all ranks get.
 Result<bench_result> combine(amldist_comm* comm, const bench_result& own) {
   double slowest[2] = {own.microseconds, static_cast<double>(own.status)};
   std::uint64_t wrong = own.wrong;

@@ -1,4 +1,4 @@
-// This process as a rank of a step that somebody else started (srun, mpirun), or alone.
+// This process as a rank of a step that a launcher started (srun, mpirun), or alone.
 #pragma once
 
 #include <memory>
@@ -22,10 +22,10 @@ class World {
   /// "authenticated", "unproven" or "open"; empty for a world of one rank.
   [[nodiscard]] std::string trust() const;
 
-  /// Collective: what rank 0 gives.
+  /// Collective: returns rank 0's value.
   [[nodiscard]] Result<bool> told_by_rank_0(bool own) const;
 
-  /// Every rank gets the same result: the slowest time, the sum of what is wrong.
+  /// Every rank gets the same result: the slowest time, the sum of wrong elements.
   [[nodiscard]] MeasuredLibrary library() const;
 
   /// Serves requests on a socket: the other side of LocalRanks.
@@ -38,7 +38,7 @@ class World {
   std::unique_ptr<amldist_comm, Finalize> comm_;
 };
 
-/// The sentence of the last call of libamldist that failed.
+/// The sentence of libamldist's last failed call.
 [[nodiscard]] Error library_error();
 
 }  // namespace amldist::tools

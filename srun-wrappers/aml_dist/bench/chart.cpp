@@ -44,7 +44,7 @@ void draw_grid(Svg& svg, const Chart& chart) {
   svg.text(area.x + area.width, static_cast<int>(bottom) + 38, chart.x.title, {12, pale_ink, false, Anchor::end});
 }
 
-/// Which way a curve goes from a point to its neighbour, on the page.
+/// The direction of a curve from a point to its neighbour, on the page.
 enum class Way { none, level, up, down };
 
 Way way_to(std::span<const Point> places, std::size_t from, std::size_t to) {
@@ -54,7 +54,7 @@ Way way_to(std::span<const Point> places, std::size_t from, std::size_t to) {
   return rise > words_height ? Way::up : rise < -words_height ? Way::down : Way::level;
 }
 
-/// Words beside a point where they do not cover the curve.
+/// Words beside a point, placed so that they do not cover the curve.
 void draw_label(Svg& svg, const std::string& words, Point place, Way left, Way right) {
   const bool falls = right == Way::down && left != Way::down;
   const bool rises = right == Way::up && left != Way::up;

@@ -34,8 +34,8 @@ struct Curve {
   std::string name;
   std::string_view colour;
   std::vector<Point> points;        ///< in the axes' units
-  std::vector<std::string> labels;  ///< one for each point, beside it; or none
-  bool is_ideal = false;            ///< dashed and without dots: nothing that was measured
+  std::vector<std::string> labels;  ///< one for each point, beside it; may be empty
+  bool is_ideal = false;            ///< dashed and without dots: not a measurement
 };
 
 struct Chart {

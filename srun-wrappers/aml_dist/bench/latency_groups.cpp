@@ -9,7 +9,7 @@ namespace {
 
 using Matrix = std::vector<std::vector<double>>;
 
-/// The latency from which on a pair is far; infinite where all are alike.
+/// The latency from which on a pair is far; infinite if all are alike.
 double first_far_latency(const Matrix& latency_ns) {
   constexpr double another_kind = 1.4;
   std::vector<double> all;

@@ -51,7 +51,7 @@ constexpr const char* footer =
 
 bool is_json(const CheckOptions& options) { return options.json || options.format == "json"; }
 
-/// Explicit before guessed: the option, then what the SKU promises; else what is there is verified.
+/// Explicit before guessed: the option, then the SKU's expectation; else whatever is there is verified.
 void choose_policy(const CheckOptions& options, CheckRequest& request) {
   if (const auto named = launch::policy_from_name(options.policy)) {
     request.policy = *named;
@@ -129,12 +129,12 @@ void read_log(const CheckOptions& options, Evidence& evidence) {
   else evidence.no_kernel_log = {lines.error().message, !options.kernel_log.empty()};
 }
 
-/// What this node's GPUs should be: Slurm's share of a job, else the SKU's, else what is on the bus.
+/// The GPUs that this node should have: Slurm's share of a job, else the SKU's, else those on the bus.
 fabric::GpuExpectation expected_gpus(const NodeFacts& node, const CheckRequest& request) {
   const auto share = text::to_number(request.environment("SLURM_GPUS_ON_NODE").value_or(""), 1024);
   if (share) return {static_cast<std::uint32_t>(*share), "Slurm"};
   if (request.sku && request.sku->gpus) return {request.sku->gpus, "the SKU"};
-  // The library that is asked knows one vendor's: beside NVIDIA's GPUs one of AMD's is a display.
+  // The library knows one vendor's GPUs: beside NVIDIA's, one of AMD's is a display.
   const bool nvidia = std::ranges::any_of(node.gpus, &fabric::GpuFacts::nvidia);
   const auto on_bus = static_cast<std::uint32_t>(std::ranges::count_if(
       node.gpus, [nvidia](const auto& gpu) { return gpu.nvidia == nvidia && !fabric::is_given_away(gpu.driver); }));
@@ -142,7 +142,7 @@ fabric::GpuExpectation expected_gpus(const NodeFacts& node, const CheckRequest& 
   return {};
 }
 
-/// The GPUs of this machine; those of --sysfs-root only from a library that was named.
+/// The GPUs of this machine; with --sysfs-root only from a library that was named.
 fabric::GpuStates ask_driver(const CheckOptions& options, const NodeFacts& node, const CheckRequest& request) {
   const bool amd = !node.gpus.empty() && std::ranges::none_of(node.gpus, &fabric::GpuFacts::nvidia);
   const std::string library = request.environment(fabric::variable::nvml_library).value_or("");
@@ -172,7 +172,7 @@ fabric::Check check_placement(const NodeFacts& node, const CheckRequest& request
   return expected ? check_topology(node, *expected) : unknown(expected.error());
 }
 
-/// Adds the checks of GPUs, and drops those of the host with --health off. Returns what the driver said.
+/// Adds the checks of GPUs, and drops those of the host with --health off. Returns the driver's answer.
 fabric::GpuStates add_health(const CheckOptions& options, const NodeFacts& node, const CheckRequest& request,
                              const Evidence& evidence, fabric::Report& report) {
   const launch::RdmaPolicy health = launch::policy_from_name(options.health).value_or(launch::RdmaPolicy::prefer);
@@ -183,7 +183,7 @@ fabric::GpuStates add_health(const CheckOptions& options, const NodeFacts& node,
   }
   fabric::GpuStates states = ask_driver(options, node, request);
   fabric::GpuExpectation expected = expected_gpus(node, request);
-  // Without a machine to ask there is nothing to expect.
+  // Without a machine to ask, there is no expectation.
   const bool can_ask = options.sysfs_root.empty() || request.environment(fabric::variable::nvml_library).has_value();
   if (!can_ask && !states.asked) expected.count.reset();
   std::vector<fabric::Check> checks = verify_gpus(states, node, expected, evidence.kernel_log, health);
@@ -195,7 +195,7 @@ fabric::GpuStates add_health(const CheckOptions& options, const NodeFacts& node,
   return states;
 }
 
-/// The bus bandwidth between the node's GPUs, as NCCL has it.
+/// The bus bandwidth between the node's GPUs as NCCL measures it.
 void add_nccl(const CheckOptions& options, const CheckRequest& request, fabric::Report& report) {
   const launch::RdmaPolicy health = launch::policy_from_name(options.health).value_or(launch::RdmaPolicy::prefer);
   if (request.policy == launch::RdmaPolicy::off || health == launch::RdmaPolicy::off) return;
@@ -207,13 +207,13 @@ void add_nccl(const CheckOptions& options, const CheckRequest& request, fabric::
   report.checks.push_back(std::move(check));
 }
 
-/// In a step one process of each node is enough; the others neither look nor speak.
+/// In a step one process of each node is enough; the others neither check nor print.
 bool is_silent_task(const CheckOptions& options) {
   const auto context = read_step_context(own_variable, options.port);
   return context && *context && !(*context)->takes_part;
 }
 
-/// Whether a judged port is on its way up: waiting may help.
+/// Whether a judged port is coming up: waiting may help.
 bool is_coming_up(const NodeFacts& node, const CheckRequest& request) {
   const auto ports = judged_ports(node, request);
   return std::ranges::any_of(ports, [](const fabric::JudgedPort& each) {
@@ -251,7 +251,8 @@ int exit_status_of(Verdict verdict) {
   return verdict == Verdict::skip ? commands::exit_skipped : commands::exit_done;  // warn and unknown: done
 }
 
-/// What aml-run asks for before a program starts, in the job's own output: a line for each failed check, else nothing.
+/// The output that aml-run asks for before a program starts, in the job's own output: a line for each failed check,
+/// else nothing.
 void print_failures(const fabric::Report& report) {
   for (const fabric::Check& check : report.checks) {
     if (check.verdict != Verdict::fail) continue;
@@ -267,7 +268,7 @@ void print_exclusion(const NodeVerification& node) {
   if (node.report.verdict() == Verdict::fail) std::printf("%s\n", node.host.c_str());
 }
 
-/// Prints, draws, and says it with the exit status; for a node and for a step.
+/// Prints, draws, and returns the exit status; for a node and for a step.
 template <typename Verification>
 int finish(const CheckOptions& options, const Verification& verification) {
   if (options.exclude) print_exclusion(verification);
@@ -277,7 +278,7 @@ int finish(const CheckOptions& options, const Verification& verification) {
   else std::fputs(to_table(verification, commands::wants_colour(STDOUT_FILENO), options.quiet).c_str(), stdout);
   if (!options.svg.empty()) {
     const auto written = write_file(options.svg, draw_fabric(verification));
-    // The picture is beside the matter: without it the verdict is still the verdict.
+    // The picture is secondary: without it the verdict still holds.
     if (!written) static_cast<void>(fail(written.error()));
   }
   return exit_status_of(verification.report.verdict());
@@ -285,14 +286,14 @@ int finish(const CheckOptions& options, const Verification& verification) {
 
 void print_checks(const std::vector<fabric::Check>& checks) {
   std::fputs(fabric::to_lines(checks).c_str(), stdout);
-  static_cast<void>(std::fflush(stdout));  // whatever hangs afterwards, this is said
+  static_cast<void>(std::fflush(stdout));  // printed even if something hangs afterwards
 }
 
 bool has_failed(const std::vector<fabric::Check>& checks) {
   return std::ranges::any_of(checks, [](const fabric::Check& each) { return each.verdict == Verdict::fail; });
 }
 
-/// The fabric, as far as only this process can tell. Returns whether nothing has failed.
+/// The fabric as far as only this process can check it. Returns whether nothing has failed.
 bool print_fabric_part(const CheckOptions& options, const NodeFacts& node, const CheckRequest& request,
                        fabric::NodeSummary& summary) {
   const fabric::ProcessFacts process = read_own_process(options, node, request);
@@ -321,8 +322,8 @@ bool print_health_part(const CheckOptions& options, const NodeFacts& node, Check
   return !has_failed(report.checks);
 }
 
-/// What the plugin asks for: the checks that only the task's own context can make, as lines; then, if nothing has
-/// failed, what concerns other nodes.
+/// The output that the plugin asks for: the checks that only the task's own context can make, as lines; then, if
+/// nothing has failed, the checks with other nodes.
 int print_task_part(const CheckOptions& options, const CheckRequest& request) {
   const NodeFacts node = fabric::read_node(fabric::Roots::from_options(options.sysfs_root, options.dev_root));
   const bool rdma = request.policy != launch::RdmaPolicy::off;
@@ -354,7 +355,7 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
   command->add_option("--svg", options.svg, "Draw nodes, devices and links into this file too")->type_name("FILE");
   command->add_option("--wait", options.wait_s, "Wait up to this many seconds for ports that are coming up")
       ->check(CLI::Range(0U, 600U));
-  command->add_option("--timeout", options.timeout_s, "Timeout in seconds for whatever may hang")
+  command->add_option("--timeout", options.timeout_s, "Timeout in seconds for anything that may hang")
       ->capture_default_str()
       ->check(CLI::Range(1U, 3600U));
   command
@@ -373,7 +374,7 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
   command->add_flag("--verbose,-v", options.verbose, "Report progress");
   command->add_flag("--no-verbs", options.no_verbs, "Files and limits only: open no device");
   command->add_flag("--quiet,-q", options.quiet, "Print only warnings and failures");
-  command->add_option("--unknown", options.unknown, "With --policy require: what a check that is unknown does")
+  command->add_option("--unknown", options.unknown, "With --policy require: the effect of a check that is unknown")
       ->capture_default_str()
       ->check(CLI::IsMember({"warn", "fail"}));
   command->add_option("--health", options.health, "require: a sick GPU or host is a failure; prefer: a warning; off")
@@ -395,7 +396,7 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
 
 int check(const CheckOptions& options) {
   if (options.list_sku) return list_skus(options);
-  if (auto roots = check_roots(options); !roots) return fail(roots.error());
+  if (auto status = check_roots(options); !status) return fail(status.error());
   const auto request = make_request(options);
   if (!request) return fail(request.error());
   if (options.task_part) return print_task_part(options, *request);

@@ -22,8 +22,8 @@ struct CheckOptions {
   std::uint32_t wait_s = 0;       ///< --wait SECONDS: for ports that are coming up
   std::uint32_t timeout_s = 20;   ///< --timeout SECONDS: for everything that may hang
   std::string format;             ///< --format text|json|openmetrics; empty: text, or json with --json
-  std::string unknown = "warn";   ///< --unknown warn|fail: what a check that is unknown does under `require`
-  std::string health = "prefer";  ///< --health require|prefer|off: what gpu.* and host.* count for
+  std::string unknown = "warn";   ///< --unknown warn|fail: the effect of an unknown check under `require`
+  std::string health = "prefer";  ///< --health require|prefer|off: the weight of gpu.* and host.*
   bool list_sku = false;          ///< --list-sku: print the table and exit
   bool json = false;
   std::uint32_t port = 0;          ///< --port N: where the nodes of a step meet; 0: reserved, or from job and step
@@ -32,14 +32,14 @@ struct CheckOptions {
   bool exclude = false;            ///< --exclude: print the nodes that are slow or broken, and nothing else
   bool bandwidth = false;          ///< --bandwidth: measure, and expect 90 % of the rate
   bool verbose = false;            ///< --verbose: progress of a step's rounds
-  bool quiet = false;              ///< --quiet: only what is not well
+  bool quiet = false;              ///< --quiet: only warnings and failures
   bool no_verbs = false;           ///< --no-verbs: sysfs and limits only
-  bool task_part = false;          ///< --task-part: what the plugin asks for, as lines
+  bool task_part = false;          ///< --task-part: for the plugin, as lines
   std::string launch_pairs;        ///< with --task-part: the writes between the nodes
   std::uint32_t launch_node = 0;   ///< this node's number in the step
   std::uint32_t launch_nodes = 1;  ///< how many there are
-  std::string launch_names;        ///< of this node and those it meets, "0=node1,1=node2"
-  bool before_program = false;     ///< --before-program: what aml-run asks for, a line for each failed check
+  std::string launch_names;        ///< of this node and those paired with it, "0=node1,1=node2"
+  bool before_program = false;     ///< --before-program: for aml-run, a line for each failed check
 };
 
 /// Adds the subcommand with its options to the program.

@@ -17,14 +17,14 @@ using fabric::Check;
 using fabric::Verdict;
 using text::concat;
 
-/// For all rounds: the nodes do not come at the same moment.
+/// For all rounds: the nodes do not arrive at the same moment.
 constexpr std::chrono::seconds pairs_timeout{30};
 constexpr std::chrono::seconds write_timeout{10};
 
-/// Exchanges over srun, until the deadline.
+/// Exchanges texts through srun, until the deadline.
 fabric::PeerExchange exchange_over(const step::SrunLink& srun, const CheckOptions& options,
                                    const fabric::NodeNames& names) {
-  // The more nodes, the less often each asks.
+  // The more nodes there are, the less often each asks.
   const std::chrono::milliseconds longest_pause{50 + options.launch_nodes / 5};
   return [=, ask = ask_over(srun), deadline = Clock::now() + pairs_timeout](std::uint32_t round, const std::string& own,
                                                                             std::span<const std::uint32_t> peers) {
@@ -37,7 +37,7 @@ fabric::PeerExchange exchange_over(const step::SrunLink& srun, const CheckOption
         outcome.srun_answered
             ? concat({name == names.end() ? "another node" : name->second, " took no part in the writes between ",
                       "the nodes within ", std::to_string(pairs_timeout.count()), " s"})
-            : "srun did not answer, by which the nodes exchange addresses: is it of an older release?";
+            : "the nodes exchange addresses through srun, which did not answer: is it of an older release?";
     return out;
   };
 }
@@ -53,7 +53,8 @@ std::vector<Check> write_between_nodes(const CheckOptions& options, const fabric
   if (first == rounds.end()) return {};
   const auto srun = step::read_srun_link(own_variable);
   if (!srun)
-    return {{"ib.pair", Verdict::fail, "no srun by which the nodes could exchange addresses", "rdma_pairs=off"}};
+    return {{"ib.pair", Verdict::fail, "there is no srun through which the nodes could exchange addresses",
+             "rdma_pairs=off"}};
   const fabric::RingPlan plan = fabric::plan_of(*first, options.launch_node, write_timeout);
   const auto ring = fabric::RingTest::open(node, request, plan);
   if (ring == nullptr) {

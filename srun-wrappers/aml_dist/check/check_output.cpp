@@ -42,7 +42,7 @@ std::string padded(std::string text, std::size_t width) {
   return text;
 }
 
-/// A line for each check, and what to do about it.
+/// A line for each check, and its remedy.
 std::string lines_of(const std::vector<fabric::Check>& checks, bool colour, bool quiet) {
   std::string out;
   for (const fabric::Check& check : checks) {
@@ -63,7 +63,7 @@ ordered_json array_of(const std::vector<fabric::Check>& checks) {
   return out;
 }
 
-/// Takes the fields of a report over into an object of the JSON library.
+/// Copies the fields of a report into an object of the JSON library.
 struct ObjectWriter {
   ordered_json object = ordered_json::object();
 
@@ -143,7 +143,7 @@ ordered_json common_setting(const StepReport& step, std::string_view name) {
   return common;
 }
 
-/// What was measured; null: nothing was.
+/// The measurement; null if there is none.
 ordered_json array_of(const StepReport& step) {
   auto out = ordered_json::array();
   for (const fabric::PairResult& each : step.pairs) {

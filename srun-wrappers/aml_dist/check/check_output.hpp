@@ -1,4 +1,4 @@
-// How a verification looks: a table with colours for people, JSON for programs.
+// The output of a verification: a table with colours for people, JSON for programs.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace amldist::tools {
 
-/// One node's verification, with what it is about.
+/// One node's verification and its subject.
 struct NodeVerification {
   std::string host;
   fabric::Report report;
@@ -29,7 +29,7 @@ struct StepReport {
 /// "node3,node7": the nodes that fail a check by themselves or are slow, and those at the end of a write that failed.
 [[nodiscard]] std::string nodes_to_exclude(const StepReport& step);
 
-/// A line for the whole, then a line for each check and what to do about it. `quiet`: only warnings and failures.
+/// A line for the whole, then a line for each check and its remedy. `quiet`: only warnings and failures.
 [[nodiscard]] std::string to_table(const NodeVerification& node, bool colour, bool quiet);
 
 /// An object: schema, node, policy, verdict, checks (id, verdict, evidence, remedy), nccl_ib_hca, nccl_ib_gid_index.

@@ -38,9 +38,9 @@ Result<void> run_ring(NodeExchange& exchange, fabric::RingTest& ring, const fabr
   auto neighbours = exchange.round({false, {plan.from, plan.to}}, ring.endpoints());
   if (!neighbours) return neighbours.error();
   ring.connect((*neighbours)[plan.from], (*neighbours)[plan.to]);
-  if (auto connected = exchange.round({}, ""); !connected) return connected.error();
+  if (auto status = exchange.round({}, ""); !status) return status.error();
   ring.write();
-  if (auto written = exchange.round({}, ""); !written) return written.error();
+  if (auto status = exchange.round({}, ""); !status) return status.error();
   ring.compare("");
   return {};
 }
@@ -51,7 +51,8 @@ std::string no_pairs_reason(const CheckOptions& options) {
   return options.no_verbs ? "--no-verbs" : "";
 }
 
-/// All rings; this node's results as lines. Nodes without ports take part, so that the others need not know.
+/// Runs all rings; returns this node's results as lines. Nodes without ports take part, so that the others need not
+/// know.
 Result<std::string> write_to_neighbours(NodeExchange& exchange, const StepContext& context, const CheckOptions& options,
                                         const fabric::NodeFacts& node, const fabric::CheckRequest& request) {
   std::string lines;
@@ -64,13 +65,13 @@ Result<std::string> write_to_neighbours(NodeExchange& exchange, const StepContex
     plan.timeout = std::chrono::seconds(options.timeout_s);
     const auto ring = fabric::RingTest::open(node, request, plan);
     if (ring == nullptr) return Error{Errc::unavailable, "this build has no verbs"};
-    if (auto done = run_ring(exchange, *ring, plan); !done) return done.error();
+    if (auto status = run_ring(exchange, *ring, plan); !status) return status.error();
     for (const PairResult& each : ring->results()) lines += to_line(each);
   }
   return lines;
 }
 
-/// Node 0's view of all, from what each has said.
+/// Node 0's view of all nodes, from their texts.
 Result<StepReport> assemble(const std::map<std::uint32_t, std::string>& texts, PairResults pairs,
                             launch::RdmaPolicy policy) {
   StepReport out;
@@ -89,7 +90,7 @@ Result<StepReport> assemble(const std::map<std::uint32_t, std::string>& texts, P
   return out;
 }
 
-/// What the SKU reaches, in Gb/s; 0: not known.
+/// The bandwidth that the SKU reaches, in Gb/s; 0: not known.
 double floor_of(const fabric::CheckRequest& request) {
   return request.sku && request.sku->bandwidth ? static_cast<double>(*request.sku->bandwidth) : 0;
 }

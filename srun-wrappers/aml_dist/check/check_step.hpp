@@ -1,4 +1,4 @@
-// `srun aml-dist check`: all nodes of the running step, and what lies between them.
+// `srun aml-dist check`: all nodes of the running step, and the network between them.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace amldist::tools {
 
-/// What this process knows of its step.
+/// What this process knows about its step.
 struct StepContext {
   fabric::NodePlace own;
   bool takes_part = false;  ///< one process of each node takes part; the others have nothing to do
@@ -30,8 +30,8 @@ struct StepContext {
 void add_own_speed(const CheckOptions& options, const fabric::NodeFacts& node, const fabric::CheckRequest& request,
                    fabric::Report& report);
 
-/// Meets the other nodes, writes to the neighbours, and gathers everything at node 0. The verdict of the whole step on
-/// every node; what to print on node 0 only.
+/// Connects to the other nodes, writes to the neighbours, and gathers everything at node 0. Returns the verdict of the
+/// whole step on every node; the output on node 0 only.
 struct StepOutcome {
   fabric::Verdict verdict = fabric::Verdict::fail;
   std::optional<StepReport> whole;

@@ -37,14 +37,14 @@ std::string_view fill_of(Verdict verdict) {
   return verdict == Verdict::pass ? pass_green : skip_grey;
 }
 
-/// What is drawn, for a node and for a step alike.
+/// The data of a picture, for a node and for a step alike.
 struct Picture {
   std::string title;
   Verdict verdict = Verdict::skip;
   std::vector<NodeSummary> nodes;
   std::vector<PairResult> pairs;
   launch::RdmaPolicy policy = launch::RdmaPolicy::prefer;
-  std::vector<std::string> captions = {};  ///< what is wrong between the nodes
+  std::vector<std::string> captions = {};  ///< the faults between the nodes
 };
 
 bool is_sick(const NodeSummary& node) {
@@ -138,7 +138,7 @@ class Drawing {
               {14, "#1f2933", true, TextStyle::Anchor::middle});
   }
 
-  /// In words below the picture: which checks failed on which node, and between which nodes nothing arrives.
+  /// Captions below the picture: which checks failed on which node, and between which nodes no bytes arrive.
   int draw_failures(int y) {
     std::vector<std::string> lines;
     for (const NodeSummary& node : picture_.nodes) {

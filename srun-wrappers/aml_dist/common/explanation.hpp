@@ -1,4 +1,4 @@
-// What `aml-dist explain` shows: a step's plan, and the environment of each of its tasks.
+// The content of `aml-dist explain`: a step's plan, and the environment of each of its tasks.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,8 @@ struct Explanation {
   }
 
  private:
-  /// What is there, in the order of what was computed, so that every task of a step prints alike.
+  /// The variables that are set, in the order in which they were computed, so that every task of a step prints them
+  /// alike.
   static EnvironmentPatch observed(const EnvironmentPatch& computed, const EnvironmentPatch& there) {
     EnvironmentPatch out;
     for (const auto& change : computed.changes()) {

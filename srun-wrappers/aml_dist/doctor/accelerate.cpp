@@ -1,6 +1,6 @@
 // Hugging Face: accelerate's PartialState (accelerate/state.py, 1.15), which Trainer uses too (transformers 5.23). On
-// GPUs LOCAL_RANK makes it distributed; on CPUs a flag of the script's, and then any launcher's variables.
-// What it does on GPUs is read, not proven.
+// GPUs LOCAL_RANK makes it distributed; on CPUs a flag of the script, and then any launcher's variables. The behaviour
+// on GPUs follows from its source and was not tried.
 #include <array>
 
 #include "aml_dist/doctor/rules.hpp"
@@ -19,7 +19,7 @@ std::optional<std::uint64_t> first_of(const TaskContext& here, const std::array<
   return std::nullopt;
 }
 
-/// The numbers of the first launcher whose variables are there, as get_cpu_distributed_information() takes them.
+/// The numbers of the first launcher whose variables are set, as get_cpu_distributed_information() takes them.
 TaskContext as_torch(const TaskContext& here) {
   constexpr std::array<std::string_view, 4> ranks = {"RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK"};
   constexpr std::array<std::string_view, 4> sizes = {"WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE",

@@ -1,6 +1,6 @@
-// The back end amldist of PyTorch (libdist/api/python/amldist/torch), and what keeps strangers out of a world of
-// libamldist (libdist/world/bootstrap/world_secret.cpp): the step's secret, one that a service brings, a file of the
-// user's where all ranks are on one machine, or nothing.
+// The back end amldist of PyTorch (libdist/api/python/amldist/torch), and the secret that keeps strangers out of a
+// world of libamldist (libdist/world/bootstrap/world_secret.cpp): the step's, one that a service provides, a file of
+// the user if all ranks are on one machine, or none.
 #include "aml_dist/doctor/rules.hpp"
 #include "base/text/text.hpp"
 #include "launch/option/settings.hpp"
@@ -8,7 +8,7 @@
 namespace amldist::doctor {
 
 FrameworkResult examine_amldist(const TaskContext& here) {
-  // srun makes a secret for each step of a kind, which nobody sees before it runs.
+  // srun makes a secret for each step of a kind; it is not visible before the step runs.
   const bool has_secret =
       here.has(launch::variable::step_secret) || here.kind().value_or(launch::Kind::none) != launch::Kind::none;
   if (has_secret) return {.environment = "authenticated"};
@@ -20,10 +20,10 @@ FrameworkResult examine_amldist(const TaskContext& here) {
                 {outcome, "the ranks' secret comes by PMIx, which others may read", remedy});
   }
   if (here.nodes() == 1) return {.environment = "authenticated"};
-  return with({.environment = "open"}, {outcome, "whoever reaches rank 0's port can join the world", remedy});
+  return with({.environment = "open"}, {outcome, "any process that reaches rank 0's port can join the world", remedy});
 }
 
-/// What the package registers, and by which way init_process_group("amldist") finds it.
+/// How the package registers itself, and how init_process_group("amldist") finds it.
 FrameworkResult examine_torch_amldist(const TaskContext& here) {
   using text::concat;
   const std::string torch = here.machine().torch.value_or("");

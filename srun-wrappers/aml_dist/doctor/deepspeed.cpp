@@ -1,5 +1,5 @@
-// DeepSpeed (deepspeed/comm/comm.py, 0.19): with all five of PyTorch's names it looks no further; else Azure ML's
-// names, if AZUREML_EXPERIMENT_ID is there, else MPI through mpi4py.
+// DeepSpeed (deepspeed/comm/comm.py, 0.19): if all five of PyTorch's names are set it looks no further; else Azure ML's
+// names, if AZUREML_EXPERIMENT_ID is set, else MPI through mpi4py.
 #include <algorithm>
 #include <array>
 
@@ -11,7 +11,7 @@ namespace {
 
 using text::concat;
 
-/// The first name that its Azure ML path would not find, in the order in which it asks.
+/// The first missing name of its Azure ML path, in the order in which it looks.
 std::optional<std::string_view> missing_of_azureml(const TaskContext& here) {
   const bool one_node = here.number("OMPI_COMM_WORLD_LOCAL_SIZE") == here.number("OMPI_COMM_WORLD_SIZE");
   const std::array<std::string_view, 6> names = {

@@ -1,5 +1,5 @@
-// GPUs that a task sees against LOCAL_RANK, and memory that a process may pin for RDMA. Not
-// proven on such hardware: tests/tools/test_doctor.py gives the rules what a task would see.
+// The GPUs that a task sees compared with LOCAL_RANK, and the memory that a process may pin for RDMA. Not tried on such
+// hardware: tests/tools/test_doctor.py gives the rules what a task would see.
 #include <limits>
 
 #include "aml_dist/doctor/rules.hpp"
@@ -27,7 +27,7 @@ FrameworkResult examine_gpus(const TaskContext& here) {
     return list;
   });
   if (!advice) return result;
-  // One GPU may be each task's own, bound to it; a few for more tasks are shared, which NCCL refuses.
+  // One GPU may be bound to each task; a few for more tasks are shared, which NCCL refuses.
   const bool shared = gpus > 1 && gpus < tasks;
   const std::size_t remedy = advice->find(": ");
   return with(result,

@@ -45,7 +45,7 @@ Result<TaskContext> imagined_context(const DoctorOptions& options) {
   return TaskContext(std::move(*environment), std::move(machine));
 }
 
-/// The task that runs this, unless it is nobody's task.
+/// The task that runs this program, unless it is not part of a step.
 Result<TaskContext> own_context() {
   if (!own_variable("SLURM_PROCID") && !own_variable("RANK") && !own_variable("TF_CONFIG")) {
     return Error{Errc::invalid_argument,
@@ -72,7 +72,7 @@ Result<TaskContext> context_of(const DoctorOptions& options) {
   return TaskContext(std::move(*environment), std::move(machine));
 }
 
-/// srun would not even start such a step.
+/// srun would not start such a step.
 doctor::FrameworkResult refusal(const Error& error) {
   return {.framework = "aml-dist", .launcher = "srun", .outcome = doctor::Outcome::fails, .reason = error.message};
 }

@@ -1,4 +1,4 @@
-// `aml-dist doctor`: what each framework would make of a task's environment, before it costs an hour.
+// `aml-dist doctor`: predicts how each framework interprets a task's environment, before it costs an hour.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace amldist::tools {
 
 struct DoctorOptions {
   ExplainOptions step;                 ///< an imagined step, as explain takes it
-  std::string env_file;                ///< --env-file: an environment that was saved
+  std::string env_file;                ///< --env-file: a saved environment
   std::vector<std::string> variables;  ///< --env NAME=VALUE, or NAME to remove it
   std::string mpi;                     ///< --mpi: pmix or none, of an imagined step
   doctor::Selection selection;

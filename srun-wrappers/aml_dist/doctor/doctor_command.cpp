@@ -24,7 +24,7 @@ constexpr const char* doctor_examples =
 Command add_doctor(CLI::App& app) {
   const auto shared = std::make_shared<DoctorOptions>();
   DoctorOptions& options = *shared;
-  CLI::App* const command = app.add_subcommand("doctor", "Say what each framework would make of a task's environment");
+  CLI::App* const command = app.add_subcommand("doctor", "Predict how each framework interprets a task's environment");
   command->footer(doctor_examples);
   add_layout(*command, options.step);
   command->add_option("--task", options.step.task, "The rank to examine (default: 0)");
@@ -34,7 +34,7 @@ Command add_doctor(CLI::App& app) {
                       "Examine an environment saved by env or env -0; - is standard input");
   command->add_option("--env", options.variables, "Add NAME=VALUE, or remove NAME; may be repeated")
       ->allow_extra_args(false);
-  command->add_option("--framework", options.selection.framework, "Only this framework, whatever the step is for");
+  command->add_option("--framework", options.selection.framework, "Only this framework, whatever the step's kind");
   command->add_option("--launcher", options.selection.launcher, "Only this launcher: srun, torchrun, ...");
   command->add_flag("--json", options.step.json,
                     "An array with framework, launcher, environment, rank, size, master, verdict, "

@@ -12,7 +12,7 @@ namespace {
 using text::concat;
 using Launcher = Launch (*)(const TaskContext& here);
 
-/// Kinds of step that a framework is started in, as bits.
+/// Kinds of step in which a framework is started, as bits.
 enum Kinds : unsigned {
   for_pytorch = 1,
   for_mpi = 2,
@@ -30,7 +30,7 @@ struct Row {
   Launcher start;  ///< nullptr: srun starts the process itself
 };
 
-/// Checks of the machine: they belong to no launcher.
+/// Checks of the machine, which belong to no launcher.
 constexpr std::string_view no_launcher = "-";
 
 constexpr std::array<Row, 25> rows = {{
@@ -87,7 +87,8 @@ std::string kinds_in_words(unsigned kinds) {
   return "any kind";
 }
 
-/// Why a row does not belong to this step; empty: it does. A framework or a launcher that was asked for belongs to it.
+/// Why a row does not belong to this step; empty if it does. A framework or a launcher that was asked for always
+/// belongs.
 std::string why_not(const Row& row, const TaskContext& here, const Selection& selection) {
   if (selection.framework.empty() && here.kind() && (row.kinds & bit_of(*here.kind())) == 0) {
     return concat({"the step has --aml-dist=", to_string(*here.kind()), ", it needs ", kinds_in_words(row.kinds)});
@@ -96,14 +97,14 @@ std::string why_not(const Row& row, const TaskContext& here, const Selection& se
   if (here.start() == Start::per_process && row.start != nullptr) {
     return "srun starts every process, and each launcher would start all processes again: use launch=per-node for it";
   }
-  // Lightning starts the processes of its node itself; what else is started without a launcher lacks its ranks.
+  // Lightning starts the processes of its node itself; any other framework started without a launcher lacks its ranks.
   if (here.start() == Start::per_node && row.start == nullptr && row.framework != "lightning") {
     return "with launch=per-node the processes get their ranks from a launcher";
   }
   return {};
 }
 
-/// A launcher's own problem comes first; without any, the outcome is that of the processes that it starts, whose ranks
+/// A launcher's own problem comes first; otherwise the outcome is that of the processes that it starts, whose ranks
 /// differ.
 FrameworkResult run_rule(const Row& row, const TaskContext& here) {
   if (row.start == nullptr) return row.rule(here);
@@ -124,7 +125,7 @@ FrameworkResult examine_row(const Row& row, const TaskContext& here, const Selec
 }
 
 bool is_wanted(const Row& row, const TaskContext& here, const Selection& selection) {
-  // In a process that torchrun has started only those that it can have started are of interest.
+  // In a process that torchrun has started, only the launchers that can have started it matter.
   if (here.start() == Start::torchrun && (row.start != nullptr || (row.kinds & for_pytorch) == 0)) return false;
   const bool launcher_fits = selection.launcher.empty() || selection.launcher == row.launcher;
   return launcher_fits && (selection.framework.empty() || selection.framework == row.framework);

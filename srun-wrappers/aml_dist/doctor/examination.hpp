@@ -10,8 +10,8 @@
 
 namespace amldist::doctor {
 
-/// Which rows: empty means all, and those that the step is not for are skipped with the reason. A row that is asked for
-/// by name is examined in any case.
+/// The rows to examine: empty means all, and those that do not belong to the step are skipped with the reason. A row
+/// that is asked for by name is always examined.
 struct Selection {
   std::string framework = {};
   std::string launcher = {};

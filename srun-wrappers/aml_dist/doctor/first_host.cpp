@@ -1,5 +1,5 @@
-// Frameworks that find rank 0 by themselves take the first host of a list of Slurm's for it, each with its own reading
-// of such lists.
+// Frameworks that find rank 0 themselves use the first host of one of Slurm's lists, each with its own reading of such
+// lists.
 #include "aml_dist/doctor/rules.hpp"
 #include "base/text/hostlist.hpp"
 #include "base/text/text.hpp"
@@ -25,7 +25,7 @@ std::optional<Problem> first_host_problem(const TaskContext& here, std::string_v
                            ", but rank 0 is on ", text::quote(first)}),
                    std::string(remedy)};
   }
-  // The list is sorted, and says nothing about the order in the host file.
+  // The list is sorted, and does not show the order in the host file.
   if (!known && here.nodes() > 1 && here.text("SLURM_DISTRIBUTION").starts_with("arbitrary")) {
     return Problem{Outcome::hangs,
                    concat({framework, " takes ", text::quote(host),

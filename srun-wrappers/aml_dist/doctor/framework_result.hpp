@@ -1,4 +1,4 @@
-// What the doctor says about one framework under one launcher.
+// The doctor's result for one framework under one launcher.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ enum class Outcome {
   fails,  ///< raises or aborts
   hangs,  ///< waits for processes or for an address that never answer
   alone,  ///< starts, but silently with fewer processes than the step has
-  skip,   ///< not what this step is for
+  skip,   ///< does not apply to this step
 };
 
 [[nodiscard]] constexpr std::string_view to_string(Outcome outcome) {
@@ -35,17 +35,17 @@ enum class Outcome {
   return "skip";
 }
 
-/// Whether the doctor's exit status lists it.
+/// Whether the result makes the doctor's exit status 1.
 [[nodiscard]] constexpr bool is_bad(Outcome outcome) {
   return outcome == Outcome::fails || outcome == Outcome::hangs || outcome == Outcome::alone;
 }
 
-/// One row. Texts may be empty; numbers are absent where the framework would not get that far, or where a launcher
-/// gives a different one to each process that it starts.
+/// One row. Texts may be empty; numbers are absent if the framework would not get that far, or if a launcher gives a
+/// different one to each process that it starts.
 struct FrameworkResult {
   std::string framework = {};
   std::string launcher = {};
-  std::string environment = {};  ///< the framework's own name for where its numbers come from
+  std::string environment = {};  ///< the framework's own name for the source of its numbers
   std::optional<std::uint64_t> rank = std::nullopt;
   std::optional<std::uint64_t> size = std::nullopt;
   std::string master = {};  ///< "host:port"
@@ -54,7 +54,7 @@ struct FrameworkResult {
   std::string remedy = {};
 };
 
-/// An outcome with its words, for the checks that several frameworks share.
+/// An outcome with its texts, for the checks that several frameworks share.
 struct Problem {
   Outcome outcome;
   std::string reason;

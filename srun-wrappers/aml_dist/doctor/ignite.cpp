@@ -13,10 +13,10 @@ namespace {
 using text::concat;
 
 constexpr const char* by_hand =
-    "call torch.distributed.init_process_group() before idist, which then takes what is there, or start every process "
+    "call torch.distributed.init_process_group() before idist, which then uses that group, or start every process "
     "with srun";
 
-/// Scripts under torchrun can do without idist.initialize(), so that says nothing about the step.
+/// Scripts under torchrun can do without idist.initialize(), so a failure of it does not concern the step.
 Outcome refusal(const TaskContext& here) { return here.start() == Start::torchrun ? Outcome::warns : Outcome::fails; }
 
 std::optional<Problem> missing_slurm(const TaskContext& here) {
@@ -48,7 +48,8 @@ std::optional<Problem> differing(const TaskContext& here) {
   return std::nullopt;
 }
 
-/// With one of PyTorch's names missing it takes none of them, but the first host of the job and a port from its number.
+/// If one of PyTorch's names is missing, it ignores the others and uses the first host of the job and a port from its
+/// number.
 FrameworkResult by_own_rule(const TaskContext& here, FrameworkResult result) {
   const auto hosts = Hostlist::parse(here.text("SLURM_JOB_NODELIST"));
   if (!hosts || hosts->empty()) return result;

@@ -35,7 +35,7 @@ std::string host_list(const launch::Placement& placement) {
   return text::join(std::vector<std::string_view>(hosts.begin(), hosts.end()), ",");
 }
 
-/// What srun sets without us, as far as a framework reads it.
+/// The variables that srun sets without us, as far as a framework reads them.
 Variables slurm_variables(const tools::Explanation& step, const launch::Identity& identity, std::uint32_t job) {
   const launch::Placement& placement = step.plan.placement;
   const std::string nodes = std::to_string(identity.nodes);

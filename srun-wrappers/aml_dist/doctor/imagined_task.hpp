@@ -1,4 +1,4 @@
-// The environment of a task that is only imagined: what srun sets, and on top of it what aml-dist would set.
+// The environment of an imagined task: what srun sets, and on top of it what aml-dist would set.
 #pragma once
 
 #include <string>

@@ -11,7 +11,7 @@ namespace {
 
 using text::concat;
 
-/// The first host as JAX reads the list: what stands before the first bracket and the first number in it, and no more.
+/// The first host as JAX reads the list: the text before the first bracket and the first number in it.
 std::string jax_first_host(const std::string& list) {
   const std::size_t end = list.find_first_of(",[");
   if (end == std::string::npos || list[end] == ',') return list.substr(0, end);
@@ -27,7 +27,7 @@ std::string own_rule_address(const TaskContext& here) {
   return concat({jax_first_host(here.text("SLURM_STEP_NODELIST")), ":", port});
 }
 
-/// SLURM_NTASKS against what else Slurm says of the step.
+/// Compares SLURM_NTASKS with Slurm's other variables of the step.
 std::optional<Problem> wrong_count(const TaskContext& here, std::uint64_t size) {
   const std::uint64_t tasks = here.tasks();
   if (size == tasks) return std::nullopt;  // in a heterogeneous step both are those of all components
@@ -36,7 +36,7 @@ std::optional<Problem> wrong_count(const TaskContext& here, std::uint64_t size) 
                  "leave SLURM_NTASKS to Slurm"};
 }
 
-/// Read, not proven on GPUs.
+/// Follows from the source; not tried on GPUs.
 std::optional<Problem> device_problem(const TaskContext& here) {
   const std::uint64_t gpus = here.gpus();
   const std::uint64_t local = here.number("SLURM_LOCALID").value_or(0);
@@ -103,7 +103,7 @@ FrameworkResult examine_jax(const TaskContext& here) {
                          "JAX_COORDINATOR_ADDRESS=HOST:PORT, or leave it to --aml-dist=jax"});
   }
   if (here.nodes() > 1 && is_loopback(result.master.substr(0, result.master.rfind(':')))) {
-    return with(result, {Outcome::hangs, "JAX_COORDINATOR_ADDRESS is another machine on each node",
+    return with(result, {Outcome::hangs, "JAX_COORDINATOR_ADDRESS names a different machine on each node",
                          "unset JAX_COORDINATOR_ADDRESS"});
   }
   if (here.has("OMPI_MCA_orte_hnp_uri")) return from_open_mpi(here, std::move(result));

@@ -1,6 +1,6 @@
 // PyTorch Lightning's choice of a cluster environment (lightning/fabric/plugins/environments, 2.6): TorchElastic,
-// Slurm, LSF, MPI, Lightning, the first that recognises its environment. A script is taken to ask for what the step
-// has: num_nodes = nodes, devices = processes of a node.
+// Slurm, LSF, MPI, Lightning, the first that recognises its environment. Scripts are assumed to ask for the step's own
+// shape: num_nodes = nodes, devices = processes of a node.
 #include <algorithm>
 #include <array>
 
@@ -23,9 +23,9 @@ bool slurm_is_interactive(const TaskContext& here) {
   return name == "bash" || name == "interactive";
 }
 
-/// The first host as SLURMEnvironment.resolve_root_node_address() reads the list: it replaces what stands from the
-/// first bracket to the last by what stands between the first bracket and the next comma or dash, and then takes single
-/// numbers out of their brackets.
+/// The first host as SLURMEnvironment.resolve_root_node_address() reads the list: it replaces the text from the first
+/// bracket to the last by the text between the first bracket and the next comma or dash, and then takes single numbers
+/// out of their brackets.
 std::string lightning_first_host(std::string list) {
   const std::size_t open = list.find('[');
   const std::size_t cut = open == std::string::npos ? open : list.find_first_of(",-", open);
@@ -127,17 +127,17 @@ FrameworkResult under_mpi(const TaskContext& here) {
   return result;
 }
 
-/// Without LOCAL_RANK each task takes itself for the first process of its node and starts the others.
+/// Without LOCAL_RANK each task considers itself the first process of its node and starts the others.
 Problem many_starters(const TaskContext& here) {
   const std::string what = concat({"each of ", text::count(here.tasks_here(), "task"),
                                    " of this node takes itself for the first process and starts the others"});
   const char* const remedy = "srun --aml-dist=pytorch";
-  // With a port of its own choice for each, they do not meet; with one and the same they are in each other's way.
+  // If each has a different port they do not meet; if all have the same they collide.
   if (here.nodes() == 1 && !here.has("MASTER_PORT")) return {Outcome::alone, what, remedy};
   return {Outcome::fails, what, remedy};
 }
 
-/// Lightning starts the other processes of the node itself, unless LOCAL_RANK says that somebody has done so.
+/// Lightning starts the other processes of the node itself, unless LOCAL_RANK is set.
 FrameworkResult under_lightning(const TaskContext& here) {
   const std::uint64_t devices = devices_wanted(here);
   FrameworkResult result{
@@ -179,7 +179,7 @@ FrameworkResult under_torchrun(const TaskContext& here) {
   return result;
 }
 
-/// Read, not proven under LSF.
+/// Follows from the source; not tried under LSF.
 bool lsf_is_there(const TaskContext& here) {
   return here.has("LSB_JOBID") && here.has("LSB_DJOB_RANKFILE") && here.has("JSM_NAMESPACE_LOCAL_RANK") &&
          here.has("JSM_NAMESPACE_SIZE");

@@ -30,7 +30,7 @@ std::vector<fs::path> folders_of(const std::string& list) {
   return out;
 }
 
-/// Names in a folder; none if it cannot be read.
+/// Names in a folder; empty if it cannot be read.
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> out;
   std::error_code ignored;
@@ -66,7 +66,7 @@ PackageFolders folders_of_python(const EnvironmentReader& environment) {
   return out;
 }
 
-/// The version in the name of "torch-2.15.0.dist-info" or "torch-1.13.0a0+gitunknown.egg-info"; empty: not there.
+/// The version in the name of "torch-2.15.0.dist-info" or "torch-1.13.0a0+gitunknown.egg-info"; empty if not installed.
 std::string version_of(const std::vector<std::string>& names, std::string_view distribution) {
   for (const std::string& name : names) {
     if (!name.ends_with(".dist-info") && !name.ends_with(".egg-info")) continue;
@@ -79,8 +79,7 @@ std::string version_of(const std::vector<std::string>& names, std::string_view d
   return {};
 }
 
-/// Whether the PyTorch of this folder has the group of entry points that back ends are found by: its own source says
-/// it.
+/// Whether the PyTorch of this folder finds back ends through a group of entry points, according to its own source.
 bool torch_in_finds_backends(const fs::path& folder) {
   constexpr std::size_t most = 1U << 20;
   const std::string source = read_file_start(folder / "torch/distributed/distributed_c10d.py", most);

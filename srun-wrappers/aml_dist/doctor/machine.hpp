@@ -8,7 +8,7 @@ namespace amldist::doctor {
 /// `environment` says where Python and the build tools would be found. What cannot be read stays unknown.
 [[nodiscard]] Machine look_at_machine(const EnvironmentReader& environment);
 
-/// The same for packages of Python and build tools only, where the task is not this process.
+/// The same for packages of Python and build tools only, for a task that is not this process.
 [[nodiscard]] Machine look_at_python(const EnvironmentReader& environment);
 
 }  // namespace amldist::doctor

@@ -1,5 +1,5 @@
-// Programs of Open MPI (4.1 and 5), mpi4py and Horovod (0.28, built with MPI): who they are comes from PMIx, which srun
-// provides with --mpi=pmix.
+// Programs of Open MPI (4.1 and 5), mpi4py and Horovod (0.28, built with MPI): they get their ranks from PMIx, which
+// srun provides with --mpi=pmix.
 #include <array>
 
 #include "aml_dist/doctor/rules.hpp"
@@ -31,7 +31,7 @@ std::optional<Problem> differing_name(const TaskContext& here, const FrameworkRe
   return std::nullopt;
 }
 
-/// Horovod's run_task() wants both of a pair or none.
+/// Horovod's run_task() requires both of a pair or neither.
 std::optional<Problem> half_a_pair(const TaskContext& here) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 3> pairs = {
       {{"HOROVOD_RANK", "HOROVOD_SIZE"}, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, {"PMI_RANK", "PMI_SIZE"}}};

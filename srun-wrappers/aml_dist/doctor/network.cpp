@@ -1,5 +1,5 @@
-// Interfaces: Gloo takes names one by one (torch's ProcessGroupGloo), NCCL prefixes, with ^ for "not" and = for
-// "exactly". What NCCL does is read, not proven on GPUs.
+// Interfaces: Gloo takes exact names (torch's ProcessGroupGloo), NCCL prefixes, with ^ for "not" and = for "exactly".
+// The behaviour of NCCL follows from its source and was not tried on GPUs.
 #include <algorithm>
 
 #include "aml_dist/doctor/rules.hpp"
@@ -69,7 +69,7 @@ FrameworkResult examine_nccl(const TaskContext& here) {
   if (none || (here.nodes() > 1 && (pattern == "lo" || pattern == "=lo"))) {
     Problem problem{Outcome::fails,
                     none ? concat({"NCCL_SOCKET_IFNAME=", text::quote(pattern),
-                                   " fits no interface of this node: no socket interface found"})
+                                   " matches no interface of this node: no socket interface found"})
                          : std::string("NCCL_SOCKET_IFNAME=lo reaches no other node"),
                     "unset NCCL_SOCKET_IFNAME"};
     if (here.gpus() == 0) problem.outcome = Outcome::warns;  // nothing here uses NCCL

@@ -18,7 +18,7 @@ nlohmann::ordered_json number_or_null(const std::optional<std::uint64_t>& number
 
 std::string cell(const std::optional<std::uint64_t>& number) { return number ? std::to_string(*number) : "-"; }
 
-/// A user's own text, fit for a line of a terminal.
+/// A user's text, made printable on one line.
 std::string printable(std::string_view text) {
   constexpr std::size_t longest = 60;
   std::string out(text.substr(0, longest));
@@ -35,7 +35,7 @@ std::string name_of(const FrameworkResult& result) {
                                                              : concat({result.framework, " by ", result.launcher});
 }
 
-/// Rows that say the same, in the order of the first of them.
+/// Rows with the same text, in the order of the first of them.
 struct Remark {
   const FrameworkResult* result;
   std::string names;
@@ -51,7 +51,7 @@ std::vector<Remark> remarks_of(std::span<const FrameworkResult> results) {
     if (same == remarks.end()) remarks.push_back({&result, name_of(result)});
     else same->names += concat({", ", name_of(result)});
   }
-  // What is wrong first, what is skipped last.
+  // Failures first, skipped rows last.
   std::ranges::stable_sort(remarks, {}, [](const Remark& remark) {
     return remark.result->outcome == Outcome::skip ? 2 : is_bad(remark.result->outcome) ? 0 : 1;
   });
@@ -73,7 +73,7 @@ std::string to_json(std::span<const FrameworkResult> results) {
                      {"reason", result.reason},
                      {"remedy", result.remedy}});
   }
-  // A user's own bytes may be no UTF-8; they must not keep the answer back.
+  // A user's bytes may not be UTF-8; that must not prevent the output.
   return array.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 

@@ -1,4 +1,4 @@
-// How the doctor's results look: JSON for programs, a table and one sentence for each reason for people.
+// The output of the doctor: JSON for programs, a table and one sentence for each reason for people.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@ namespace amldist::doctor {
 /// that are not known are null, texts empty.
 [[nodiscard]] std::string to_json(std::span<const FrameworkResult> results);
 
-/// The table of what is not skipped, and below it the reasons; rows with the same one share it.
+/// The table of what is not skipped, and below it the reasons; rows with the same reason share it.
 [[nodiscard]] std::string to_text(std::span<const FrameworkResult> results);
 
 }  // namespace amldist::doctor

@@ -12,7 +12,7 @@
 
 namespace amldist::doctor {
 
-/// What becomes of a process that is started in this context. Framework and launcher are filled in by the caller.
+/// Predicts a process that is started in this context. Framework and launcher are filled in by the caller.
 using Rule = FrameworkResult (*)(const TaskContext& here);
 
 FrameworkResult examine_torch(const TaskContext& here);
@@ -34,7 +34,7 @@ FrameworkResult examine_torch_amldist(const TaskContext& here);
 FrameworkResult examine_gpus(const TaskContext& here);
 FrameworkResult examine_locked_memory(const TaskContext& here);
 
-/// A launcher: what it would make of its own start, and the context of the first process that it starts here.
+/// A launcher: predicts its own start, and the context of the first process that it starts here.
 struct Launch {
   FrameworkResult itself;
   TaskContext child;
@@ -43,17 +43,17 @@ Launch start_torchrun(const TaskContext& here);
 Launch start_torch_launch(const TaskContext& here);
 Launch start_accelerate_launch(const TaskContext& here);
 
-/// What keeps processes with RANK, WORLD_SIZE and MASTER_* from meeting; nullopt: nothing that is known.
+/// Why processes with RANK, WORLD_SIZE and MASTER_* cannot meet; nullopt if no reason is known.
 [[nodiscard]] std::optional<Problem> meeting_problem(const TaskContext& here);
-/// What keeps Gloo from connecting several nodes.
+/// Why Gloo cannot connect several nodes.
 [[nodiscard]] std::optional<Problem> gloo_problem(const TaskContext& here);
-/// A framework that reads `host` out of the variable `list` and takes it for the host of rank 0: nullopt where it is.
+/// For a framework that reads `host` out of the variable `list` and uses it as the host of rank 0: nullopt if it is.
 [[nodiscard]] std::optional<Problem> first_host_problem(const TaskContext& here, std::string_view framework,
                                                         std::string_view list, const std::string& host,
                                                         std::string_view remedy);
-/// The port that Lightning and Ignite make of the job's number.
+/// The port that Lightning and Ignite derive from the job's number.
 [[nodiscard]] std::string port_of_job(const TaskContext& here);
-/// What Open MPI does in MPI_Init: ends the process, or leaves it alone.
+/// Whether Open MPI ends the process in MPI_Init.
 [[nodiscard]] std::optional<Problem> mpi_problem(const TaskContext& here);
 
 }  // namespace amldist::doctor

@@ -12,14 +12,14 @@ namespace amldist::doctor {
 namespace {
 
 Start start_of(const EnvironmentReader& environment) {
-  // The first of the two alone is a leftover: it takes Lightning in, but there is no agent.
+  // The first of the two alone is a leftover: it misleads Lightning, but there is no agent.
   if (environment("TORCHELASTIC_RUN_ID") && environment("TORCHELASTIC_RESTART_COUNT")) return Start::torchrun;
   if (environment("AMLDIST_HIDDEN_SLURM_STEP_ID") || environment("PET_NNODES")) return Start::per_node;
   if (environment(launch::stamp_variable) || environment("RANK")) return Start::per_process;
   return Start::unknown;
 }
 
-/// The stamp's kind, if the stamp is not one that an outer step has left behind.
+/// The stamp's kind, unless an outer step left the stamp.
 std::optional<launch::Kind> kind_of(const EnvironmentReader& environment) {
   const auto stamp = launch::Stamp::read(environment);
   if (!stamp) return std::nullopt;

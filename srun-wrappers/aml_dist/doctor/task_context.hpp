@@ -1,4 +1,4 @@
-// What the doctor knows about a task: its environment, and what the machine says where the task really runs.
+// What the doctor knows about a task: its environment, and the machine's facts if the task really runs.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace amldist::doctor {
 struct Machine {
   std::optional<bool> own_name_is_loopback = std::nullopt;  ///< in /etc/hosts
   std::optional<std::vector<std::string>> interfaces = std::nullopt;
-  std::optional<std::uint64_t> locked_memory = std::nullopt;  ///< limit in bytes; the largest number: none
+  std::optional<std::uint64_t> locked_memory = std::nullopt;  ///< limit in bytes; the largest number: unlimited
   std::optional<bool> has_rdma = std::nullopt;
   std::optional<std::uint32_t> gpus = std::nullopt;    ///< device files
   std::optional<bool> has_build_tools = std::nullopt;  ///< ninja and a C++ compiler on PATH
@@ -32,12 +32,12 @@ struct Machine {
   std::optional<std::string> tf_keras = std::nullopt;
 };
 
-/// Who starts the processes, as the environment shows it.
+/// The process that starts the ranks, as the environment shows it.
 enum class Start {
   per_process,  ///< srun starts every process
   per_node,     ///< srun starts one launcher on each node
   torchrun,     ///< torchrun or torch.distributed.launch has started this process
-  unknown,      ///< a step without aml-dist, or no step
+  unknown,      ///< a step without aml-dist, or not a step
 };
 
 /// A task, from its environment and its machine. Pure.
@@ -55,22 +55,22 @@ class TaskContext {
   [[nodiscard]] bool has(std::string_view name) const { return environment_(name).has_value(); }
   /// Empty if not set.
   [[nodiscard]] std::string text(std::string_view name) const { return environment_(name).value_or(std::string()); }
-  /// nullopt if not set or no number.
+  /// nullopt if not set or not a number.
   [[nodiscard]] std::optional<std::uint64_t> number(std::string_view name) const;
   [[nodiscard]] bool is_true(std::string_view name) const;  ///< "1", "true", "yes", "on"
 
   [[nodiscard]] bool in_step() const { return has("SLURM_JOB_ID") && has("SLURM_PROCID"); }
-  /// Tasks of the step, of this node, and nodes; 1 where nothing says more.
+  /// Tasks of the step, of this node, and nodes; 1 if not known.
   [[nodiscard]] std::uint64_t tasks() const;
   [[nodiscard]] std::uint64_t tasks_here() const;
   [[nodiscard]] std::uint64_t nodes() const;
   [[nodiscard]] bool is_uneven() const;  ///< nodes with different numbers of tasks
 
-  /// Open MPI takes a process for one that srun started when it sees both.
+  /// Open MPI considers a process started by srun when both are set.
   [[nodiscard]] bool open_mpi_sees_slurm() const { return has("SLURM_STEP_ID") && has("SLURM_NODELIST"); }
   [[nodiscard]] bool has_pmix() const { return has("PMIX_RANK") && has("PMIX_NAMESPACE"); }
 
-  /// GPUs that the process sees; without a word about them in the environment, those of the machine.
+  /// GPUs that the process sees; if the environment does not say, those of the machine.
   [[nodiscard]] std::uint32_t gpus() const;
   [[nodiscard]] std::string master() const;  ///< "MASTER_ADDR:MASTER_PORT" as far as set
 

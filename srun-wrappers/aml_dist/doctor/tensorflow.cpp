@@ -1,5 +1,5 @@
-// TensorFlow's TFConfigClusterResolver (tensorflow/python/distribute, 2.21): who is who comes from TF_CONFIG alone. And
-// Keras, whose model.fit is another matter.
+// TensorFlow's TFConfigClusterResolver (tensorflow/python/distribute, 2.21): roles come from TF_CONFIG alone. And
+// Keras, whose model.fit is examined separately.
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ using text::concat;
 constexpr const char* leave_it = "leave TF_CONFIG to --aml-dist=tensorflow";
 constexpr std::array<std::string_view, 4> roles = {"chief", "master", "worker", "ps"};
 
-/// The addresses of a role; Azure ML and TensorFlow write a list, and an object of index to address is legal too.
+/// The addresses of a role; Azure ML and TensorFlow write a list, but an object of index to address is legal too.
 std::vector<std::string> members(const json& cluster, std::string_view role) {
   std::vector<std::string> out;
   const auto found = cluster.find(std::string(role));
@@ -56,13 +56,14 @@ std::optional<Problem> wrong_addresses(const TaskContext& here, const std::vecto
     }
     if (here.nodes() > 1 && is_loopback(address.substr(0, address.rfind(':')))) {
       return Problem{Outcome::hangs,
-                     concat({"TF_CONFIG names ", text::quote(address), ", another machine on each node"}), leave_it};
+                     concat({"TF_CONFIG names ", text::quote(address), ", a different machine on each node"}),
+                     leave_it};
     }
   }
   return std::nullopt;
 }
 
-/// What the whole cluster of TF_CONFIG says, once this task has found its role in it.
+/// Checks the whole cluster of TF_CONFIG, after this task has found its role in it.
 FrameworkResult examine_cluster(const TaskContext& here, const json& cluster, const TaskRole& own,
                                 FrameworkResult result) {
   std::vector<std::string> all;

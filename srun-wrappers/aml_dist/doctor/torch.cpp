@@ -20,7 +20,7 @@ std::optional<Problem> unreadable_number(const TaskContext& here) {
   return std::nullopt;
 }
 
-/// A world of one process in each task: rank 0 of each wants to listen at the master.
+/// A world of one process in each task: rank 0 of each tries to listen at the master.
 Problem own_world(const TaskContext& here) {
   const std::string what = concat({"WORLD_SIZE=1 in each of ", text::count(here.tasks(), "task")});
   const char* const remedy = "leave WORLD_SIZE to --aml-dist";
@@ -28,7 +28,7 @@ Problem own_world(const TaskContext& here) {
   return {Outcome::fails, concat({what, ": each wants to listen on the one MASTER_ADDR:MASTER_PORT"}), remedy};
 }
 
-/// Numbers against what Slurm says about the step. Under a launcher the ranks are the launcher's.
+/// Compares numbers with Slurm's variables of the step. Under a launcher the ranks are the launcher's.
 std::optional<Problem> wrong_numbers(const TaskContext& here) {
   const std::uint64_t size = *here.number("WORLD_SIZE");
   const std::uint64_t rank = *here.number("RANK");
@@ -58,7 +58,7 @@ std::optional<Problem> wrong_numbers(const TaskContext& here) {
 std::optional<Problem> unreachable_master(const TaskContext& here) {
   const std::string address = here.text("MASTER_ADDR");
   if (here.nodes() > 1 && is_loopback(address)) {
-    return Problem{Outcome::hangs, concat({"MASTER_ADDR=", address, " is another machine on each node"}),
+    return Problem{Outcome::hangs, concat({"MASTER_ADDR=", address, " is a different machine on each node"}),
                    "unset MASTER_ADDR: --aml-dist gives the address of rank 0's host"};
   }
   const std::uint64_t port = *here.number("MASTER_PORT");

@@ -1,6 +1,6 @@
 // torchrun without flags, torch.distributed.launch with Azure ML's flags, and `accelerate launch` with its own
-// (torch/distributed/run.py 2.15 and 1.13; accelerate 1.15). All three start one process after another on their node;
-// RANK, WORLD_SIZE and LOCAL_RANK of their own environment they ignore.
+// (torch/distributed/run.py 2.15 and 1.13; accelerate 1.15). All three start the processes of their node one after
+// another; they ignore RANK, WORLD_SIZE and LOCAL_RANK of their own environment.
 #include "aml_dist/doctor/rules.hpp"
 #include "base/text/text.hpp"
 
@@ -17,7 +17,7 @@ struct Numbers {
   std::string port;
 };
 
-/// "2" or an elastic range "1:4", whose lower end is what it waits for.
+/// "2" or an elastic range "1:4", of which it waits for the lower end.
 std::uint64_t nodes_in(const std::string& text) {
   return text::to_number(text::split(text, ':').front(), 1U << 20).value_or(1);
 }
@@ -45,7 +45,7 @@ TaskContext child_of(const TaskContext& here, const Numbers& numbers) {
                        {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
 }
 
-/// What befalls every launcher that is built on torchrun.
+/// Problems of every launcher that is built on torchrun.
 std::optional<Problem> launcher_problem(const TaskContext& here) {
   if (here.tasks_here() > 1) {
     return Problem{Outcome::fails,
@@ -88,7 +88,7 @@ std::optional<Problem> torchrun_problem(const TaskContext& here, const Numbers& 
   }
   const bool endpoint = here.has("PET_RDZV_ENDPOINT");
   if (!endpoint && is_loopback(numbers.address)) {
-    return Problem{Outcome::hangs, concat({"its master is ", numbers.address, ", another machine on each node"}),
+    return Problem{Outcome::hangs, concat({"its master is ", numbers.address, ", a different machine on each node"}),
                    "srun --aml-dist=pytorch,launch=per-node"};
   }
   if (!endpoint && !here.has("PET_NODE_RANK")) {
@@ -118,7 +118,7 @@ Launch start_with_flags(const TaskContext& here) {
                       "srun --aml-dist=pytorch,launch=per-node"};
   }
   if (!problem && numbers.nodes > 1 && is_loopback(numbers.address)) {
-    problem = Problem{Outcome::hangs, concat({"MASTER_ADDR=", numbers.address, " is another machine on each node"}),
+    problem = Problem{Outcome::hangs, concat({"MASTER_ADDR=", numbers.address, " is a different machine on each node"}),
                       "unset MASTER_ADDR"};
   }
   return launched(here, numbers, std::move(problem));

@@ -21,8 +21,8 @@ namespace {
 using commands::fail;
 using text::concat;
 
-/// A task's environment before the patch: the GPUs that the options speak of, and what srun itself would set and a
-/// launcher per node must not see.
+/// A task's environment before the patch: the GPUs given by the options, and the variables that srun itself sets and a
+/// per-node launcher must not see.
 EnvironmentReader imagined_environment(const ExplainOptions& options, std::uint32_t tasks) {
   std::string gpus;
   for (std::uint32_t i = 0; i < options.gpus_per_node; ++i) gpus += concat({i == 0 ? "" : ",", std::to_string(i)});
@@ -35,7 +35,7 @@ EnvironmentReader imagined_environment(const ExplainOptions& options, std::uint3
 }
 
 /// Tasks to print. A table needs no environment: the first and the last task, which have the longest values, show
-/// whether one would be refused, and the rest is left out, as megabytes of host lists would come to gigabytes.
+/// whether one would be refused. The rest is left out, because with long host lists it would take gigabytes.
 Result<std::vector<ExplainedTask>> chosen_tasks(const Explanation& step, const ExplainOptions& options) {
   const std::uint32_t size = step.plan.placement.map.size();
   if (options.task && *options.task >= size) {
@@ -57,7 +57,7 @@ Result<std::vector<ExplainedTask>> chosen_tasks(const Explanation& step, const E
   return tasks;
 }
 
-/// A step that srun would refuse is an answer to what was asked, not a wrong question.
+/// A step that srun would refuse is a valid answer, not a wrong question.
 int fail_step(const Error& error) {
   const bool refused = error.code == Errc::mismatch || error.code == Errc::limit;
   const int status = fail(error);
@@ -99,7 +99,7 @@ int print_own(const RunningStep& running, const ExplainOptions& options) {
   return commands::exit_done;
 }
 
-/// Offline no node has an address.
+/// No node has an address offline.
 launch::NetworkView unknown_network() {
   launch::NetworkView network;
   network.address_of_node = [](const std::string& node) -> Result<Ipv4> {
@@ -115,17 +115,17 @@ Result<Explanation> explain_layout(const ExplainOptions& options) {
   if (!spec) return spec.error();
   auto placement = make_placement(options.layout);
   if (!placement) return placement.error();
-  if (auto counts = launch::check_counts(*spec, placement->map); !counts) return counts.error();
+  if (auto status = launch::check_counts(*spec, placement->map); !status) return status.error();
   auto ports = PortRanges::parse(options.port_range);
   if (!ports) return ports.error();
-  // Offline nothing can be resolved, so the master's name stands where srun would write its address.
+  // Nothing can be resolved offline, so the master's name replaces the address that srun would write.
   const launch::RendezvousFacts facts{placement->master_host(), std::move(*ports),
                                       launch::JobName{options.cluster, options.job, options.restart}, options.step};
   std::vector<std::string> notes;
   const EnvironmentReader nothing = [](std::string_view) { return std::nullopt; };
   auto rendezvous = settle(*spec, facts, nothing, notes);
   if (!rendezvous) return rendezvous.error();
-  if (auto reached = refuse_loopback(*rendezvous, *placement, unknown_network()); !reached) return reached.error();
+  if (auto status = refuse_loopback(*rendezvous, *placement, unknown_network()); !status) return status.error();
   const EnvironmentReader inherited = imagined_environment(options, placement->map.size());
   return Explanation{launch::StepPlan{std::move(*spec), std::move(*placement), std::move(*rendezvous),
                                       concat({std::to_string(options.job), ".", std::to_string(options.step)})},

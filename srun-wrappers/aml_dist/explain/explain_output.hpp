@@ -1,4 +1,4 @@
-// How an explanation looks: JSON for programs, export lines for shells, a table for people.
+// The output of explain: JSON for programs, export lines for shells, a table for people.
 #pragma once
 
 #include <span>

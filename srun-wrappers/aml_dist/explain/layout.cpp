@@ -58,9 +58,9 @@ std::optional<std::string> read_bounded(const std::string& path) {
   return file.eof() ? std::optional(std::move(text)) : std::nullopt;
 }
 
-constexpr std::uint64_t most_ranks = 1ULL << 22U;  // of a host file, which has a name for each
+constexpr std::uint64_t most_ranks = 1ULL << 22U;  // in a host file, which has a line for each
 
-/// One line as Slurm reads it: "node1,node[3-4]", "node1*4" for four ranks, and what is behind a '#' is a comment.
+/// One line as Slurm reads it: "node1,node[3-4]", "node1*4" for four ranks; a '#' begins a comment.
 Result<void> add_hosts(std::string_view line, std::vector<std::string>& hosts) {
   std::string names(line.substr(0, line.find('#')));
   std::ranges::replace_if(
@@ -83,15 +83,15 @@ Result<std::vector<std::string>> read_hostfile(const std::string& path) {
   if (!content) return Error{Errc::not_found, concat({"--hostfile ", quote(path), " cannot be read"})};
   std::vector<std::string> hosts;
   for (const std::string_view line : text::split(*content, '\n')) {
-    if (auto added = add_hosts(line, hosts); !added) {
-      return Error{added.error().code, concat({"--hostfile ", quote(path), ": ", added.error().message})};
+    if (auto status = add_hosts(line, hosts); !status) {
+      return Error{status.error().code, concat({"--hostfile ", quote(path), ": ", status.error().message})};
     }
   }
   if (hosts.empty()) return invalid(concat({"--hostfile ", quote(path), " names no host"}));
   return hosts;
 }
 
-/// Nodes of a list, each named once: Slurm runs a node's tasks together, so a name that comes twice is a slip.
+/// Nodes of a list, each named once: Slurm runs a node's tasks together, so a repeated name is a mistake.
 Result<Hostlist> read_nodelist(const std::string& text) {
   auto hosts = Hostlist::parse(text);
   if (!hosts) return Error{hosts.error().code, concat({"--nodelist: ", hosts.error().message})};
@@ -119,7 +119,7 @@ Result<void> check_counts_of_hosts(const LayoutOptions& options, const launch::P
   return {};
 }
 
-/// Rank i runs on line i. Node numbers follow the node list, or without one the order of first mention.
+/// Rank i runs on line i. Node numbers follow the node list, or else the order of first mention.
 Result<launch::Placement> from_hostfile(const LayoutOptions& options) {
   const auto host_of_rank = read_hostfile(options.hostfile);
   if (!host_of_rank) return host_of_rank.error();
@@ -145,11 +145,11 @@ Result<launch::Placement> from_hostfile(const LayoutOptions& options) {
   if (!map) return map.error();
   launch::Placement placement{std::move(*hosts), std::move(*map), launch::Provenance::given, "host file"};
   if (options.tasks_per_node.empty()) return placement;
-  if (auto agrees = check_counts_of_hosts(options, placement); !agrees) return agrees.error();
+  if (auto status = check_counts_of_hosts(options, placement); !status) return status.error();
   return placement;
 }
 
-/// The rule as the caption says it: "cyclic", or "block, Slurm's default".
+/// The rule as shown in the caption: "cyclic", or "block, Slurm's default".
 std::string name_of(launch::Distribution distribution, const std::string& asked) {
   if (!asked.empty()) return asked;
   const bool block = distribution.kind == launch::Distribution::Kind::block;
@@ -178,7 +178,7 @@ Result<launch::Placement> from_counts(const LayoutOptions& options, Hostlist hos
 }
 
 Result<launch::Placement> one_component(const LayoutOptions& options) {
-  // What a host file is called in Slurm's own words.
+  // Slurm's own name for a host file.
   const bool says_hostfile = options.distribution == "arbitrary" && !options.hostfile.empty();
   const int rules = static_cast<int>(!options.distribution.empty() && !says_hostfile) +
                     static_cast<int>(!options.mapping.empty()) + static_cast<int>(!options.hostfile.empty());
@@ -221,7 +221,7 @@ Result<std::vector<LayoutOptions>> components_of(const LayoutOptions& options) {
     pieces[i] = split_components(options.*fields[i].member);
     count = std::max(count, pieces[i].size());
   }
-  if (count > most_components) return invalid("more than 128 components: Slurm takes no more");
+  if (count > most_components) return invalid("more than 128 components: Slurm accepts no more");
   std::vector<LayoutOptions> components(count);
   for (std::size_t i = 0; i < fields.size(); ++i) {
     if (pieces[i].size() != 1 && pieces[i].size() != count) {

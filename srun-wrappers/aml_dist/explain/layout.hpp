@@ -1,4 +1,4 @@
-// A layout as a person types it: nodes and tasks, and the rule or the list that deals them.
+// A layout as a person types it: nodes and tasks, and the rule or the list that distributes them.
 #pragma once
 
 #include <string>

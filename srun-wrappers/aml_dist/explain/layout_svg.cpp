@@ -14,7 +14,7 @@ using text::concat;
 using Anchor = TextStyle::Anchor;
 
 constexpr std::uint32_t most_boxes = 16;
-constexpr std::uint32_t most_crowded_nodes = 8;  // where a node has more than 16 tasks
+constexpr std::uint32_t most_crowded_nodes = 8;  // with more than 16 tasks on a node
 constexpr std::uint32_t most_cells = 32;         // of a node
 constexpr int layout_margin = 24;
 constexpr int cell_gap = 8;  // between cells
@@ -29,7 +29,7 @@ constexpr int widest_page = 1400;
 
 constexpr std::string_view master_fill = "#b3261e";
 
-/// How many of what fits where.
+/// How many nodes and cells fit.
 struct Grid {
   std::uint32_t nodes;  ///< drawn
   std::uint32_t cells;  ///< of the fullest node, drawn
@@ -39,7 +39,7 @@ struct Grid {
   int boxes_in_row;
 
   [[nodiscard]] int width() const {
-    constexpr int caption_width = 640;  // even one small node leaves room for the words
+    constexpr int caption_width = 640;  // even one small node leaves room for the captions
     return std::max(caption_width, 2 * layout_margin + boxes_in_row * (box_width + box_gap) - box_gap);
   }
   [[nodiscard]] int height() const {
@@ -67,14 +67,14 @@ Grid plan_grid(const launch::TaskMap& map) {
   return grid;
 }
 
-/// `words`, cut to what fits `width` at this font size, by the width of a wide letter.
+/// `words`, cut to `width` at this font size, by the width of a wide letter.
 std::string fitted(std::string words, int width, int size) {
   const auto fits = static_cast<std::size_t>(std::max(4, width * 10 / (size * 7)));
   if (words.size() > fits) words = words.substr(0, fits - 3) + "...";
   return words;
 }
 
-/// From pale to strong with the rank, so that the eye sees the order in which ranks were dealt.
+/// From pale to strong with the rank, to show the order in which ranks were distributed.
 std::string shade(std::uint32_t rank, std::uint32_t size) {
   constexpr std::array<int, 3> first = {0xe6, 0xf1, 0xfb};
   constexpr std::array<int, 3> last = {0x8b, 0xb8, 0xe8};
@@ -149,7 +149,7 @@ void draw_head(Svg& svg, const launch::StepPlan& plan, int width) {
       {14, pale_ink});
 }
 
-/// What the shades mean.
+/// The legend of the shades.
 void draw_scale(Svg& svg, std::uint32_t size, int x, int y) {
   constexpr std::uint32_t steps = 8;
   constexpr int step_width = 12;

@@ -88,7 +88,7 @@ class PickleReader {
     return taken;
   }
 
-  /// A number of up to eight bytes, the least significant first.
+  /// A number of up to eight bytes, least significant first.
   std::uint64_t number(std::size_t bytes) {
     std::uint64_t value = 0;
     std::size_t shift = 0;
@@ -116,7 +116,7 @@ class PickleReader {
     return value;
   }
 
-  /// What was pushed since the last mark.
+  /// The values pushed since the last mark.
   std::vector<Value*> pop_to_mark() {
     if (marks_.empty()) {
       fine_ = false;
@@ -135,7 +135,7 @@ class PickleReader {
     if (fine_) push(std::move(list));
   }
 
-  /// Values behind a list or a dictionary that is on the stack below them.
+  /// Adds values to the list or dictionary below them on the stack.
   void add(const std::vector<Value*>& values, bool to_dictionary) {
     Value* const container = fine_ && !stack_.empty() ? stack_.back() : nullptr;
     auto* const list = container != nullptr ? std::get_if<Value::List>(&container->content) : nullptr;
@@ -177,7 +177,7 @@ class PickleReader {
     push(std::bit_cast<double>(bits));
   }
 
-  /// false: an opcode that is not taken.
+  /// false for an opcode that is not supported.
   bool step(unsigned char opcode) { return scalar(opcode) || container(opcode) || machine(opcode); }
 
   bool scalar(unsigned char opcode) {

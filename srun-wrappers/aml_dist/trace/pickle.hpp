@@ -1,5 +1,5 @@
-// Python's pickles as data: numbers, texts, lists, tuples and dictionaries. Whatever would make or call an object of
-// Python is refused, so nothing is ever executed.
+// Python's pickles as data: numbers, texts, lists, tuples and dictionaries. Opcodes that make or call an object of
+// Python are refused, so nothing is ever executed.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,25 @@
 
 namespace amldist::tools {
 
-/// A value of a pickle. Lists and dictionaries refer to values of the same Pickle, perhaps several times, perhaps to
+/// A value of a pickle. Lists and dictionaries refer to values of the same Pickle, possibly several times or to
 /// themselves.
 struct PickledValue {
   using List = std::vector<const PickledValue*>;  ///< tuples too
   using Dictionary = std::vector<std::pair<const PickledValue*, const PickledValue*>>;
   std::variant<std::monostate, bool, std::int64_t, double, std::string_view, List, Dictionary> content;
 
-  /// nullptr: it is no dictionary, or has no such text as a key.
+  /// nullptr if it is not a dictionary, or lacks such a key.
   [[nodiscard]] const PickledValue* find(std::string_view key) const noexcept;
-  /// Elements; none where it is no list.
+  /// Elements; empty if it is not a list.
   [[nodiscard]] const List& elements() const noexcept;
-  [[nodiscard]] std::string_view text() const noexcept;  ///< "" where it is no text
+  [[nodiscard]] std::string_view text() const noexcept;  ///< "" if it is not a text
   [[nodiscard]] std::int64_t number(std::int64_t otherwise = 0) const noexcept;
 };
 
 class Pickle {
  public:
-  /// Reads protocols 2 to 5. Errors: invalid_argument with one sentence's end, such as "it would run code (opcode 0x63
-  /// at byte 12)".
+  /// Reads protocols 2 to 5. Errors: invalid_argument with the end of a sentence, such as "it would run code (opcode
+  /// 0x63 at byte 12)".
   [[nodiscard]] static Result<Pickle> read(std::string bytes);
 
   Pickle(Pickle&&) = default;
@@ -46,7 +46,7 @@ class Pickle {
  private:
   friend class PickleReader;
   Pickle() = default;
-  std::deque<std::string> texts_;  ///< what the values' texts refer to; a deque's elements stay where they are
+  std::deque<std::string> texts_;  ///< storage of the values' texts; a deque's elements do not move
   std::deque<PickledValue> values_;
   const PickledValue* top_ = nullptr;
 };

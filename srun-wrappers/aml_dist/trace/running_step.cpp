@@ -20,7 +20,7 @@ std::optional<std::uint32_t> number_of(const EnvironmentReader& environment, std
 }
 
 std::string step_id_of(const EnvironmentReader& environment) {
-  const auto hidden = environment("AMLDIST_HIDDEN_SLURM_STEP_ID");  // what a launcher per node does not see
+  const auto hidden = environment("AMLDIST_HIDDEN_SLURM_STEP_ID");  // hidden from a per-node launcher
   return hidden ? *hidden : environment("SLURM_STEP_ID").value_or("");
 }
 
@@ -48,7 +48,7 @@ Result<launch::Stamp> read_stamp(const EnvironmentReader& environment) {
   return std::move(*stamp);
 }
 
-/// srun's own variables tell a launcher per node from a rank: RANK may be torchrun's.
+/// srun's own variables distinguish a per-node launcher from a rank: RANK may be torchrun's.
 bool is_per_node(const EnvironmentReader& environment) {
   return environment("AMLDIST_HIDDEN_SLURM_STEP_ID") || environment("PET_NNODES") || !environment("RANK");
 }
@@ -67,7 +67,7 @@ Result<nlohmann::ordered_json> read_cluster(const EnvironmentReader& environment
   return *cluster;
 }
 
-/// The count keys that TF_CONFIG was made from: its lists are complete but for the evaluator.
+/// The count keys that TF_CONFIG was made from: its lists are complete except for the evaluator.
 Result<std::string> role_counts(const EnvironmentReader& environment, std::uint32_t tasks) {
   const auto cluster = read_cluster(environment);
   if (!cluster) return cluster.error();
@@ -91,7 +91,7 @@ std::vector<std::string> listed_endpoints(const nlohmann::ordered_json& cluster)
   return endpoints;
 }
 
-/// How TF_CONFIG names the nodes. One that has only an evaluator is named nowhere.
+/// How TF_CONFIG names the nodes. A node that only has an evaluator is not named.
 launch::NodeHosts own_node_hosts(const EnvironmentReader& environment, const launch::Placement& placement) {
   const auto cluster = read_cluster(environment);
   if (!cluster) return launch::NodeHosts();
@@ -115,7 +115,7 @@ launch::NodeHosts own_node_hosts(const EnvironmentReader& environment, const lau
   return has_addresses ? launch::NodeHosts::addresses(addresses) : launch::NodeHosts::names(suffix);
 }
 
-/// The option that srun was given, as far as it shows in a task.
+/// The option that was given to srun, as far as a task can tell.
 Result<launch::Spec> own_spec(const launch::Stamp& stamp, const EnvironmentReader& environment, std::uint32_t tasks) {
   std::string option(stamp.value_of("kind").value_or(""));
   if (const auto backend = environment("AMLDIST_BACKEND")) option += concat({",backend=", *backend});
@@ -131,7 +131,7 @@ Result<launch::Spec> own_spec(const launch::Stamp& stamp, const EnvironmentReade
   return launch::parse_spec(option);
 }
 
-/// What aml-dist set here. Under a launcher per node the ranks, where there are any, are the launcher's.
+/// What aml-dist set here. Under a per-node launcher the ranks, if any, are the launcher's.
 EnvironmentPatch own_environment(const EnvironmentReader& environment) {
   constexpr std::array<std::string_view, 6> launchers = {
       "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"};
@@ -141,7 +141,7 @@ EnvironmentPatch own_environment(const EnvironmentReader& environment) {
   });
 }
 
-/// This task's numbers. SLURM_LOCALID counts within a component, so LOCAL_RANK comes first where aml-dist set it.
+/// This task's numbers. SLURM_LOCALID counts within a component, so LOCAL_RANK is preferred if aml-dist set it.
 Result<ExplainedTask> read_own_task(const launch::Stamp& stamp, const EnvironmentReader& environment) {
   const bool alone = is_per_node(environment);  // one task on each node
   const auto rank = number_of(environment, "SLURM_PROCID");
@@ -196,7 +196,7 @@ Result<launch::Rendezvous> own_rendezvous(const launch::Stamp& stamp) {
   return launch::Rendezvous{std::string(*address), static_cast<std::uint16_t>(*port)};
 }
 
-/// Other tasks have this task's environment but for what differs from task to task.
+/// Other tasks have this task's environment except for the variables that differ between tasks.
 std::optional<std::string> inherited_by_others(const EnvironmentReader& environment, std::string_view name) {
   constexpr std::array<std::string_view, 6> shared = {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
                                                       "HIP_VISIBLE_DEVICES",  "ZE_AFFINITY_MASK",
@@ -217,7 +217,7 @@ Result<Explanation> explain_whole(const launch::Stamp& stamp, const EnvironmentR
   auto rendezvous = own_rendezvous(stamp);
   if (!rendezvous) return rendezvous.error();
   if (spec->kind == launch::Kind::tensorflow) rendezvous->node_hosts = own_node_hosts(environment, *placement);
-  if (auto counts = check_counts(*spec, placement->map); !counts) return counts.error();
+  if (auto status = check_counts(*spec, placement->map); !status) return status.error();
   const auto inherited = [environment](std::uint32_t) -> EnvironmentReader {
     return [environment](std::string_view name) { return inherited_by_others(environment, name); };
   };
@@ -237,9 +237,9 @@ Result<RunningStep> read_running_step(const EnvironmentReader& environment, cons
   if (!option.empty()) {
     auto spec = launch::parse_spec(option);
     if (!spec) return spec.error();
-    if (auto counts = check_counts(*spec, whole->plan.placement.map); !counts) return counts.error();
+    if (auto status = check_counts(*spec, whole->plan.placement.map); !status) return status.error();
     whole->plan.spec = std::move(*spec);
-    whole->own.reset();  // under another option this task's variables would not be what they are
+    whole->own.reset();  // under another option this task's variables would differ
   }
   return RunningStep{std::move(*own), std::move(*whole), {}};
 }

@@ -18,8 +18,8 @@ struct RunningStep {
 };
 
 /// Reads the environment of a task that `srun --aml-dist` started. `option` replaces the kind and keys of the step;
-/// empty: its own. Layout and master come from the stamp and from what Slurm says of this node, and must agree; what
-/// they leave open is not guessed. Errors: unavailable outside such a step; invalid_argument for the option.
+/// empty: its own. Layout and master come from the stamp and from Slurm's variables of this node, and must agree;
+/// nothing is guessed. Errors: unavailable outside such a step; invalid_argument for the option.
 [[nodiscard]] Result<RunningStep> read_running_step(const EnvironmentReader& environment, const std::string& option);
 
 }  // namespace amldist::tools

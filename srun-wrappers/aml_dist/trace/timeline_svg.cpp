@@ -66,7 +66,7 @@ constexpr std::string_view colour_of(Operation operation) {
 
 bool never_ended(const CallRecord& call) { return call.pending() || call.state == State::failed; }
 
-/// Nanoseconds to the page. Behind the last thing that happened while the step worked, time may be compressed.
+/// Maps nanoseconds to the page. After the last event of the working step, time may be compressed.
 class TimeScale {
  public:
   TimeScale(std::int64_t first, std::int64_t worked_until, std::int64_t end)
@@ -112,7 +112,7 @@ TimeScale scale_for(const TracedStep& step, std::size_t last) {
   return {first, worked_until, step.now_ns};
 }
 
-/// One lane: a rank with its recorder, or one of which only its absence is known.
+/// One lane: a rank with its recorder, or one that is only known to be absent.
 struct Lane {
   std::uint32_t rank = 0;
   const Recording* recording = nullptr;
@@ -174,7 +174,7 @@ std::string_view label_of(MissingRank::Why why) {
 void draw_missing(Svg& svg, const Lane& lane, const TimeScale& scale, int y) {
   const Stall& stall = *lane.missing;
   std::int64_t since = stall.since_ns > 0 ? stall.since_ns : scale.first();
-  // Others may have gone ahead of what it did last.
+  // Others may have gone beyond its last call.
   if (lane.recording != nullptr && !lane.recording->calls.empty())
     since = std::max(since, lane.recording->calls.back().ended_ns);
   const double from = scale.x(since);

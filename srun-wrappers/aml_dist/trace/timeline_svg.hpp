@@ -1,4 +1,4 @@
-// What each rank did and when, as a picture: one lane per rank, calls as bars, what is missing in red.
+// What each rank did and when, as a picture: one lane per rank, calls as bars, missing ranks in red.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 namespace amldist::tools {
 
 /// The newest `last` calls of each rank. Time runs linearly while the step worked; a stall at the end, which would
-/// crush everything before it, gets a quarter of the width behind a break in the axis. At most 64 lanes: those who are
-/// waited for first.
+/// compress everything before it, gets a quarter of the width after a break in the axis. At most 64 lanes: ranks that
+/// others wait for first.
 [[nodiscard]] std::string draw_timeline(const TracedStep& step, std::size_t last);
 
 }  // namespace amldist::tools

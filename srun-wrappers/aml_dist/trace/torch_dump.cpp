@@ -38,7 +38,7 @@ struct Name {
   std::string_view theirs;
   Operation operation;
 };
-/// What PyTorch calls the operations; the first one of each is what we write.
+/// PyTorch's names of the operations; we write the first one of each.
 constexpr std::array<Name, 24> operations = {{{"all_reduce", Operation::allreduce},
                                               {"reduce", Operation::reduce},
                                               {"broadcast", Operation::broadcast},
@@ -146,7 +146,8 @@ std::pair<std::string, std::string> group_of(const PickledValue& entry) {
 
 using Groups = std::map<std::pair<std::string, std::string>, std::vector<std::uint32_t>>;
 
-/// All groups with their members: as a dump says, else the ranks that have made a call on it. The default one has all.
+/// All groups with their members: as a dump lists them, else the ranks that have made a call on it. The default one has
+/// all.
 Groups groups_in(const std::vector<Dump>& dumps, std::uint32_t size) {
   Groups said;
   std::map<std::pair<std::string, std::string>, std::set<std::uint32_t>> seen;
@@ -381,7 +382,7 @@ void write_groups(PickleWriter& out, const std::vector<const Recording*>& record
   out.end_dictionary();
 }
 
-/// The recorders of one rank, which may be several, as one dump.
+/// The recorders of one rank, of which there may be several, as one dump.
 std::string dump_of(const std::vector<const Recording*>& recordings) {
   PickleWriter out;
   out.begin_dictionary().text("version").text("2.10").text("comm_lib_version").text("");

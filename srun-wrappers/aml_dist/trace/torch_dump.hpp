@@ -1,4 +1,4 @@
-// PyTorch's own flight recorder: its dumps become recordings, and recordings become such dumps.
+// PyTorch's own flight recorder: reads its dumps as recordings, and writes recordings as such dumps.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 namespace amldist::tools {
 
 /// Reads dumps of the ranks of one step, "nccl_trace_rank_3": the number at the end of a name is the rank. They are
-/// read as data, and nothing of them is executed. Processes count as alive, for they wrote the dumps while they waited.
-/// Errors: a file that is not a dump, a name without a rank, two of one rank.
+/// read as data; nothing in them is executed. Processes count as alive, because they wrote the dumps while they waited.
+/// Errors: a file that is not a dump, a name without a rank, two files of one rank.
 [[nodiscard]] Result<TracedStep> read_torch_dumps(const std::vector<std::string>& files);
 
-/// Writes `folder`/rank_N for each rank, which torchfrtrace reads. The folder is made if it is missing. Errors: a file
-/// that cannot be written.
+/// Writes `folder`/rank_N for each rank, for torchfrtrace. The folder is made if it is missing. Errors: a file that
+/// cannot be written.
 [[nodiscard]] Result<void> write_torch_dumps(const TracedStep& step, const std::string& folder);
 
 }  // namespace amldist::tools

@@ -38,11 +38,12 @@ int list_steps(bool json) {
   }
   for (const std::string& folder : folders) std::printf("%s\n", folder.c_str());
   if (folders.empty())
-    std::fprintf(stderr, "aml-dist: no flight recorder on this node: all steps ended well, or none used libamldist\n");
+    std::fprintf(stderr,
+                 "aml-dist: no flight recorder on this node: all steps ended well, or did not use libamldist\n");
   return commands::exit_done;
 }
 
-/// A regular file is a dump of PyTorch's: recorders of ours are named by their folder.
+/// A regular file is a dump of PyTorch: our own recorders are named by their folder.
 Result<TracedStep> read_named(const std::vector<std::string>& names) {
   std::error_code problem;
   if (names.size() > 1 || std::filesystem::is_regular_file(names.front(), problem)) return read_torch_dumps(names);
@@ -52,13 +53,13 @@ Result<TracedStep> read_named(const std::vector<std::string>& names) {
 
 std::string_view without_domain(std::string_view host) { return host.substr(0, host.find('.')); }
 
-/// Whether processes of `host` are this machine's: by Slurm's name for it, or its own.
+/// Whether processes of `host` run on this machine, judged by Slurm's name for it or its own.
 bool is_here(std::string_view host) {
   return host.empty() || host == own_variable("SLURMD_NODENAME") ||
          without_domain(host) == without_domain(own_host_name());
 }
 
-/// In a folder that all nodes see, ranks of other machines have process numbers that mean another process here.
+/// In a folder that all nodes see, process numbers of other machines mean other processes here.
 void say_elsewhere(std::span<const std::uint32_t> ranks, const std::string& host) {
   std::fprintf(stderr,
                "aml-dist: no stacks of ranks %s: this is %s, and they are on other nodes (the first on %s); ask there, "
@@ -66,7 +67,7 @@ void say_elsewhere(std::span<const std::uint32_t> ranks, const std::string& host
                trace::compress_ranks(ranks).c_str(), own_host_name().c_str(), host.c_str());
 }
 
-/// One stack for each process; it may have several recorders, of which that of PyTorch comes last and tells most.
+/// One stack for each process; if it has several recorders, PyTorch's, which comes last, says most.
 void print_stacks(const TracedStep& step) {
   constexpr std::chrono::milliseconds patience{2000};
   const auto& all = step.recordings;

@@ -1,4 +1,4 @@
-// `aml-dist trace`: who waits for whom, from the flight recorders of a step that runs or that has died.
+// `aml-dist trace`: which ranks wait for which, from the flight recorders of a step that runs or has died.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,14 @@
 namespace amldist::tools {
 
 struct TraceOptions {
-  /// A folder, "JOBID.STEP" or "JOBID"; or files that PyTorch's own flight recorder dumped; empty: list the steps that
-  /// there are.
+  /// A folder, "JOBID.STEP" or "JOBID"; or dumps of PyTorch's own flight recorder; empty: list the steps that there
+  /// are.
   std::vector<std::string> steps = {};
   std::string export_folder;  ///< --export-fr DIR: as dumps of PyTorch's flight recorder
   bool json = false;
   std::string format = "text";  ///< or "json", "openmetrics"; json is the same as the second
   std::string svg;              ///< --svg FILE: the timeline as a picture, beside what is printed
-  bool stacks = false;          ///< after the table, where each process of this node is
+  bool stacks = false;          ///< after the table, the stack of each process of this node
   std::size_t last = 40;        ///< calls of each rank in JSON and picture
 };
 

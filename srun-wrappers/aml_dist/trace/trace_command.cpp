@@ -18,7 +18,7 @@ constexpr const char* trace_examples =
     "Every program that uses libamldist records its calls, by default in /dev/shm/aml-dist-UID/JOBID.STEP of its "
     "node;\n"
     "AMLDIST_TRACE_DIR names another folder, 'off' switches recording off. A step that ends well leaves nothing.\n"
-    "Exit status: 0 read, whatever it says; 4 there is no such recorder; others as in aml_dist(7).";
+    "Exit status: 0 read, whatever it found; 4 there is no such recorder; others as in aml_dist(7).";
 
 }  // namespace
 

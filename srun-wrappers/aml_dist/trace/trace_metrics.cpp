@@ -62,7 +62,7 @@ class TraceMetrics {
     const std::int64_t waited = stall.since_ns > 0 ? std::max<std::int64_t>(0, step_.now_ns - stall.since_ns) : 0;
     for (const MissingRank& each : stall.missing) {
       const Gauge::Labels labels = labels_of(stall, each);
-      // Two messages that one rank has not met would be one sample twice, which the format forbids.
+      // Two messages that one rank has not joined would be the same sample twice, which the format forbids.
       const auto same = [&](const auto& sample) { return sample.first == labels; };
       if (std::ranges::any_of(awaited_.samples, same)) continue;
       awaited_.add(labels, static_cast<double>(waited) * seconds_per_ns);
@@ -71,10 +71,11 @@ class TraceMetrics {
   }
 
   const TracedStep& step_;
-  Gauge stalled_{"aml_dist_trace_stalled_calls", "Calls of a step that cannot end; 0: nobody waits for anybody."};
+  Gauge stalled_{"aml_dist_trace_stalled_calls", "Calls of a step that cannot end; 0: no rank waits."};
   Gauge awaited_{"aml_dist_trace_awaited_seconds", "For how long others have waited for this rank."};
   Gauge ranks_{"aml_dist_trace_waiting_ranks", "Ranks that wait for this rank."};
-  Gauge shares_{"aml_dist_trace_wait_share", "The part of all waits in ended calls that was for this rank, 0 to 1."};
+  Gauge shares_{"aml_dist_trace_wait_share",
+                "The fraction of all waits in ended calls that was for this rank, 0 to 1."};
   Gauge straggler_{"aml_dist_trace_straggler", "1: all wait for this rank again and again; 0: they do not."};
   Gauge runs_{"aml_dist_trace_process_runs", "1: the process of a rank runs; 0: it is stopped or gone."};
 };

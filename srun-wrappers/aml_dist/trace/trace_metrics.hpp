@@ -1,4 +1,4 @@
-// Who is waited for in a step, as metrics.
+// The ranks that others wait for, as metrics.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace amldist::tools {
 
-/// Gauges: the calls of the step that cannot end; for each rank that is waited for, how long and by how many ranks; for
-/// each recorder, whether its process runs.
+/// Gauges: the calls of the step that cannot end; for each rank that others wait for, how long and by how many ranks;
+/// for each recorder, whether its process runs.
 [[nodiscard]] std::string to_metrics(const TracedStep& step);
 
 }  // namespace amldist::tools

@@ -35,8 +35,8 @@ std::string_view word_of(State state) {
   return words.at(static_cast<std::size_t>(state));
 }
 
-/// The call that says most about a rank: the oldest that has not ended, else the newest. Nobody is told when NCCL's
-/// calls end, so of these each communicator's last is open.
+/// The most informative call of a rank: the oldest that has not ended, else the newest. The end of NCCL's calls is not
+/// reported, so the last of each communicator is open.
 const CallRecord* telling_call(const Recording& recording) {
   const auto pending = std::ranges::find_if(recording.calls, &CallRecord::pending);
   if (pending != recording.calls.end() && recording.source != "nccl") return &*pending;
@@ -62,13 +62,13 @@ std::string head_of(const TracedStep& step) {
   const std::size_t missing = step.size() - std::min<std::size_t>(step.size(), step.recordings.size());
   return concat({"step ", step.job(), ": ", text::count(step.size(), "rank"), ", recorders of ",
                  std::to_string(step.recordings.size()), " on ", text::count(hosts.size(), "node"), " in ", step.folder,
-                 missing == 0 ? "" : "; ranks that ended well or ran elsewhere have none here", "\n"});
+                 missing == 0 ? "" : "; ranks that ended well or ran elsewhere have no recorder here", "\n"});
 }
 
 std::string stall_line(const TracedStep& step, const Stall& stall) {
   const std::string where = stall.communicator_name.empty() ? "" : concat({stall.communicator_name, ": "});
   const std::string since =
-      stall.since_ns > 0 ? concat({" since ", describe_duration(step.now_ns - stall.since_ns)}) : "";
+      stall.since_ns > 0 ? concat({", for ", describe_duration(step.now_ns - stall.since_ns), " so far"}) : "";
   return concat({where, trace::sentence(stall), stall.waiting.empty() ? "" : since, "\n"});
 }
 

@@ -8,7 +8,7 @@
 
 namespace amldist::tools {
 
-/// What the step is, one line per rank with its newest call, and one per stall.
+/// A description of the step, one line per rank with its newest call, and one per stall.
 [[nodiscard]] std::string to_table(const TracedStep& step);
 
 /// One object: job, size, stalls, recorders (each with its newest `last` calls), problems.

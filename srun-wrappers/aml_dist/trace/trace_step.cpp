@@ -21,7 +21,7 @@ using text::concat;
 using trace::Recording;
 using trace::Writer;
 
-/// Folders whose subfolders are steps: this user's, and for root everybody's.
+/// Folders whose subfolders are steps: this user's, and for root all users'.
 std::vector<std::string> all_roots() {
   std::vector<std::string> roots =
       trace::trace_roots(own_variable(trace::variable::trace_folder).value_or(""), ::geteuid());
@@ -67,16 +67,16 @@ Result<std::string> only_one(const std::vector<std::string>& found, const std::s
   if (found.empty()) {
     return Error{Errc::not_found,
                  concat({"no flight recorder of ", text::quote(name),
-                         " on this node: steps that ended well leave none, and those of other nodes are there "
+                         " on this node: steps that ended well leave none, and other nodes keep their own "
                          "(AMLDIST_TRACE_DIR on a shared file system brings them together)"})};
   }
   std::vector<std::string_view> names(found.begin(), found.end());
   names.resize(std::min<std::size_t>(names.size(), 4));
-  return Error{Errc::invalid_argument, concat({text::quote(name), " fits ", std::to_string(found.size()),
+  return Error{Errc::invalid_argument, concat({text::quote(name), " matches ", std::to_string(found.size()),
                                                " steps, name one: ", text::join(names)})};
 }
 
-/// The last moment that any recorder speaks of.
+/// The latest moment recorded in any recorder.
 std::int64_t last_sign(const std::vector<Recording>& recordings) {
   std::int64_t last = 0;
   for (const Recording& recording : recordings) {

@@ -1,4 +1,4 @@
-// The recorders of one step, with what can be concluded from them.
+// The recorders of one step, and the conclusions drawn from them.
 #pragma once
 
 #include <string>
@@ -14,17 +14,17 @@ struct TracedStep {
   std::string folder;
   std::vector<trace::Recording> recordings;  ///< by rank; not empty
   std::vector<trace::Stall> stalls;
-  std::vector<std::string> problems;  ///< files that are no recorders
-  std::int64_t now_ns = 0;            ///< of a living step the present, of a dead one its last sign of life
+  std::vector<std::string> problems;  ///< files that are not recorders
+  std::int64_t now_ns = 0;            ///< the present for a living step, the last sign of life for a dead one
 
   [[nodiscard]] std::uint32_t size() const { return recordings.front().size; }
   [[nodiscard]] const std::string& job() const { return recordings.front().job; }
 };
 
-/// A step's folder, by path, or by name under the places where this user's recorders lie (root: everybody's).
+/// A step's folder, by path, or by name under the places where this user's recorders are (root: all users').
 [[nodiscard]] Result<std::string> find_step_folder(const std::string& name);
 
-/// Reads and judges. Errors: no folder, no recorder in it, none that can be read.
+/// Reads and judges the recorders. Errors: no folder, no recorder in it, no readable recorder.
 [[nodiscard]] Result<TracedStep> read_traced_step(const std::string& folder);
 
 /// Folders of steps that can be read, newest first.

@@ -24,13 +24,13 @@ Error unknown_option(std::string_view word, const std::vector<std::string>& name
                             : std::string(": an option of another plugin is written --name=value")}));
 }
 
-/// Whether `name` is rather `near` mistyped than an option of another plugin, such as --container-image.
+/// Whether `name` is probably `near` mistyped, and not an option of another plugin, such as --container-image.
 bool is_slip(std::string_view name, std::string_view near) {
   const std::size_t difference = name.size() > near.size() ? name.size() - near.size() : near.size() - name.size();
   return name.front() == near.front() && difference <= 2 && !name.starts_with("container-");
 }
 
-/// One command line on its way.
+/// The command line while it is being read.
 class Reader {
  public:
   explicit Reader(std::span<const Command> commands) : commands_(commands), wanted_(commands.size(), false) {
@@ -46,7 +46,7 @@ class Reader {
     words.erase(dashes, words.end());
     auto rest = parser_.parse(std::move(words));
     if (!rest) return wrong(rest.error().message);
-    if (has_command && line_.words.empty()) return wrong("there is no command behind --");
+    if (has_command && line_.words.empty()) return wrong("the command after -- is missing");
     if (auto status = take_rest(*rest); !status) return status.error();
     if (auto status = find_command(); !status) return status.error();
     if (auto status = check_kind(); !status) return status.error();
@@ -84,7 +84,7 @@ class Reader {
     parser_.add_switch("--no-expand", [this](const std::string&) { line_.expand = false; });
   }
 
-  /// The job file, and options of other plugins; everything else is a slip.
+  /// The job file and options of other plugins; anything else is a mistake.
   Result<void> take_rest(const std::vector<std::string>& rest) {
     for (const std::string& word : rest) {
       const bool is_option = word.starts_with('-') && word != "-";
@@ -134,7 +134,7 @@ class Reader {
     return spec ? Result<void>() : Result<void>(spec.error());
   }
 
-  /// A count that Slurm would take, or a range for --nodes.
+  /// A count that Slurm accepts, or a range for --nodes.
   [[nodiscard]] Result<void> check_count(std::string_view name) const {
     if (!line_.slurm.has(name)) return {};
     const std::string_view value = line_.slurm.value_of(name);
@@ -151,7 +151,7 @@ class Reader {
     const bool has_job = !line_.job_file.empty() || !line_.words.empty();
     if (line_.command != nullptr) {
       if (!line_.command->is_about_runs || !has_job) return {};
-      return wrong(concat({"--", line_.command->name, " is about existing runs: give no job with it"}));
+      return wrong(concat({"--", line_.command->name, " concerns existing runs: give no job with it"}));
     }
     if (launch::is_help(line_.kind)) return {};
     for (const std::string_view name : {"nodes", "ntasks", "ntasks-per-node"}) {
@@ -160,13 +160,13 @@ class Reader {
     if (!has_job) return wrong("there is nothing to run: give a job file, or -- and a command");
     if (!line_.job_file.empty() && !line_.words.empty())
       return wrong(
-          concat({"there is a job file, ", quote(line_.job_file), ", and a command behind --: give one of them"}));
+          concat({"there is a job file, ", quote(line_.job_file), ", and a command after --: give one of them"}));
     const std::string& file = line_.job_file;
     const bool is_file = file.ends_with(".yml") || file.ends_with(".yaml") || file == "-" ||
                          file.find('/') != std::string::npos || file.empty();
     if (!is_file) return wrong(concat({quote(file), " is not a .yml file: put -- in front of a command"}));
     if (file.empty() && !line_.set.empty()) return wrong("--set changes a job file: give one");
-    if (line_.slurm.has("wrap")) return wrong("--wrap makes a script of its own: put the command behind -- instead");
+    if (line_.slurm.has("wrap")) return wrong("--wrap makes a script of its own: put the command after -- instead");
     if (line_.wait && line_.slurm.has("array")) return wrong("--wait follows one job, and --array makes many");
     return {};
   }

@@ -1,4 +1,4 @@
-// What `aml-run` was asked.
+// The parsed command line of `aml-run`.
 #pragma once
 
 #include <span>
@@ -15,10 +15,10 @@ namespace amldist::run {
 struct Command;
 
 struct CommandLine {
-  const Command* command = nullptr;  ///< what is asked; nullptr: that a job is run
+  const Command* command = nullptr;  ///< the command; nullptr: run a job
   std::string id;                    ///< of the command: a run's name, its folder, or a job's number
   std::string job_file;              ///< empty: `words` is the command
-  std::vector<std::string> words;    ///< behind "--"
+  std::vector<std::string> words;    ///< after "--"
   std::string kind;                  ///< --kind, as given; checked
   std::vector<std::pair<std::string, std::string>> set;
   std::vector<std::string> setup;
@@ -32,24 +32,24 @@ struct CommandLine {
   bool test_only = false;     ///< sbatch says when it would start
   bool snapshot = false;      ///< the code folder is copied
   std::string download_path;  ///< where --download puts the folder; empty: the working folder
-  std::string metric;         ///< --metric-pattern: where in its log a trial says its metric
+  std::string metric;         ///< --metric-pattern: how a trial reports its metric in its log
   bool expand = true;
   bool new_job = false;
 };
 
-/// What aml-run can be asked but to run a job: an option of its own.
+/// What aml-run can do besides running a job: an option of its own.
 struct Command {
   std::string_view name;  ///< "show": --show
   bool takes_id = false;
-  bool is_about_runs = false;              ///< that there are already
+  bool is_about_runs = false;              ///< concerns existing runs
   int (*answer)(const CommandLine& line);  ///< returns the exit status
 };
 
-/// Reads the words behind the program's name; of several commands without an id the first of the table counts.
+/// Reads the words after the program's name; of several commands without an id the first one in the table counts.
 /// Errors: invalid_argument, in one sentence.
 [[nodiscard]] Result<CommandLine> read_command_line(std::span<const Command> commands, std::vector<std::string> words);
 
-/// What --help prints.
+/// The text of --help.
 [[nodiscard]] std::string help_text();
 
 }  // namespace amldist::run

@@ -1,4 +1,4 @@
-// aml-run: an Azure ML job file or a command line becomes a Slurm job, or a step of the allocation that we are in.
+// aml-run: turns an Azure ML job file or a command line into a Slurm job, or into a step of the present allocation.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -59,7 +59,7 @@ int run_step(const CommandLine& line, Plan plan, commands::JobContext context) {
     const std::vector<std::string_view> names(dropped.begin(), dropped.end());
     say(concat({"inside the allocation of job ", own_variable("SLURM_JOB_ID").value_or(""),
                 " a step is started, for which ", text::join(names),
-                " cannot be chosen any more (--new-job submits a job)"}));
+                " cannot be changed any more (--new-job submits a job)"}));
   }
   if (line.dry_run) return print(line.json ? to_json(plan, *script, "", nullptr, nullptr) : *script);
   if (line.json) {
@@ -79,7 +79,7 @@ int follow_job(const CommandLine& line, const Plan& plan, const std::string& scr
 }
 
 int submit_job(const CommandLine& line, const Plan& plan, const std::string& script) {
-  // A job that was submitted is told, even if Ctrl-C comes in between; with --wait it then asks.
+  // The user is told about a job that was submitted, even if Ctrl-C comes in between; with --wait it then asks.
   const commands::HeldInterrupts held;
   if (!plan.work.copied_from.empty()) {
     if (auto status = make_run_folder(std::filesystem::path(plan.work.path).parent_path().filename().string()); !status)
@@ -104,7 +104,7 @@ int submit_job(const CommandLine& line, const Plan& plan, const std::string& scr
   return commands::exit_done;
 }
 
-/// What sbatch says about a job that it does not submit.
+/// sbatch's answer about a job that it does not submit.
 int test_job(const std::string& script) {
   const auto done = commands::run_program({"sbatch", "--test-only"}, script);
   if (!done) return commands::fail_without_slurm(concat({done.error().message, ": run this on a node that has Slurm"}));

@@ -36,7 +36,7 @@ Plan plan_command(const CommandLine& line) {
   plan.job.merge(line.slurm);
   plan.option = line.kind.empty() ? "pytorch" : line.kind;
   plan.command = Program{line.words, line.expand};
-  // As in a job file: a launcher is started once on each node, unless it asks for a rank or the user has said how.
+  // As in a job file: a launcher is started once on each node, unless it asks for a rank or the user has chosen.
   const bool reads_rank = std::ranges::any_of(line.words, reads_rank_variables);
   if (plan.option == "pytorch" && launcher_in(line.words) && !reads_rank) plan.option += ",launch=per-node";
   return plan;
@@ -51,7 +51,7 @@ Result<Plan> plan_tree(const CommandLine& line, const SiteTable& table, const Pl
   const JobFileOptions options{line.kind, line.slurm, line.literal, tree.made_later, tree.further, tree.root};
   auto plan = run::plan_job(tree.file, tree.folder, tree.job, options, table);
   if (!plan) return plan;
-  // A total on the command line is meant instead of the file's count per node.
+  // A total on the command line replaces the file's count per node.
   if (line.slurm.has("ntasks") && !line.slurm.has("ntasks-per-node")) plan->job.erase("ntasks-per-node");
   if (line.slurm.has("ntasks-per-node") && !line.slurm.has("ntasks")) plan->job.erase("ntasks");
   return plan;
@@ -59,7 +59,7 @@ Result<Plan> plan_tree(const CommandLine& line, const SiteTable& table, const Pl
 
 namespace {
 
-/// Directives in the order in which one reads them.
+/// Directives in a readable order.
 commands::SlurmOptions sorted(const commands::SlurmOptions& job) {
   constexpr std::array order = {
       "job-name", "comment",       "account",    "partition", "qos",           "nodes", "ntasks-per-node",
@@ -79,8 +79,8 @@ bool has_control(std::string_view text) {
   return std::ranges::any_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
-/// Slurm takes a backslash in a log's path for a sign that no pattern follows, and no line of sbatch holds a newline:
-/// the job would end without a log, and without a word.
+/// Slurm takes a backslash in a log's path to mean that it has no pattern, and no line of sbatch can contain a newline:
+/// the job would end without a log and without a message.
 Result<void> check_log_folder(const std::string& folder) {
   const bool is_plain = folder.find('\\') == std::string::npos && !has_control(folder);
   if (is_plain) return {};
@@ -94,16 +94,17 @@ Result<void> place_log(const CommandLine& line, commands::SlurmOptions& job) {
   const std::string here = std::filesystem::current_path(unknown).string();
   if (!job.has("output")) {
     if (auto status = check_log_folder(here); !status) return status;
-    // With a code folder the log would go there; a person looks where the job was submitted.
+    // With a code folder the log would be written there; a person looks where the job was submitted.
     if (job.has("chdir"))
       job.set("output", concat({here == "/" ? std::string() : shell::without_patterns(here), "/slurm-%j.out"}));
   }
-  // The script goes to such a folder itself; a line of sbatch would name another one.
+  // The script changes to such a folder itself; a line of sbatch would name another one.
   if (has_control(job.value_of("chdir")) && !line.slurm.has("chdir")) job.erase("chdir");
   return {};
 }
 
-/// Where a job's record lies, less its number: beside the log, if the folder's name is plain, else where aml-run is.
+/// Path of a job's record, without its number: beside the log, if the folder's name is plain, else in the working
+/// folder of aml-run.
 std::string record_of(const commands::SlurmOptions& job) {
   namespace fs = std::filesystem;
   std::error_code ignored;
@@ -126,14 +127,14 @@ Result<Plan> finish_plan(const CommandLine& line, Plan plan, bool as_step) {
   if (!line.mpi.empty()) plan.step.set("mpi", line.mpi);
   else if (plan.option.starts_with("mpi") && !plan.step.has("mpi")) plan.step.set("mpi", "pmix");
   plan.step.set("kill-on-bad-exit", "1");
-  // srun does not take this over from the job (since 22.05).
+  // srun does not inherit this from the job (since 22.05).
   if (const auto* const cpus = plan.job.find("cpus-per-task"); cpus != nullptr && !as_step) {
     plan.step.set(cpus->name, cpus->value);
   }
   plan.setup = line.setup;
   const auto spec = plan.option.empty() ? Result<launch::Spec>(launch::Spec{}) : launch::parse_spec(plan.option);
   if (!spec) return spec.error();
-  // In an allocation srun takes over what is not said.
+  // In an allocation srun inherits the options that are not given.
   if (line.job_file.empty() && !as_step) complete_shape(*spec, plan.job);
   if (auto status = check_shape(*spec, plan.job); !status) return status.error();
   if (as_step) commands::count_tasks(plan.job);

@@ -1,4 +1,4 @@
-// From what was asked to a plan.
+// Makes a plan from the request.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ namespace amldist::run {
 /// A job of a file, with what the command line adds.
 struct PlannedTree {
   std::string file;    ///< named in messages
-  std::string folder;  ///< from which relative paths are meant
+  std::string folder;  ///< to which paths are relative
   YamlValue job;
   std::vector<std::string> made_later = {};
   std::vector<std::pair<std::string, Replacement>> further = {};
@@ -30,10 +30,10 @@ struct PlannedTree {
 };
 [[nodiscard]] Result<Plan> plan_tree(const CommandLine& line, const SiteTable& table, const PlannedTree& tree);
 
-/// Has the plan's code folder copied to `to`, and the job work there; without a code folder nothing changes.
+/// Copies the plan's code folder to `to`, where the job then works; does nothing without a code folder.
 void use_snapshot(const std::string& to, Plan& plan);
 
-/// What job files and commands have in common: srun's options, the shape, the log. `as_step`: inside an allocation.
+/// The common part of job files and commands: srun's options, the shape, the log. `as_step`: inside an allocation.
 [[nodiscard]] Result<Plan> finish_plan(const CommandLine& line, Plan plan, bool as_step);
 
 }  // namespace amldist::run

@@ -83,7 +83,7 @@ int say_ended_before(std::string_view what, std::string_view state) {
   return commands::exit_skipped;
 }
 
-/// scancel says nothing of a job that has ended or never was.
+/// scancel is silent about a job that has ended or never existed.
 int cancel_job(const CommandLine& line) {
   const auto state = ask(line.id);
   if (!state) return fail_for_slurm(state.error());
@@ -175,7 +175,7 @@ int resume_run(const CommandLine& line, const Run& named) {
 
 int copy_run(const CommandLine& line, const Run& run) { return say_copied(copy_run_results(run, line.download_path)); }
 
-/// What is asked about a run, or about a job that belongs to no run.
+/// Answers for a run, or for a job that belongs to no run.
 int answer_about(const CommandLine& line, int (*about_run)(const CommandLine&, const Run&),
                  int (*about_job)(const CommandLine&)) {
   const auto run = open_run(line.id);

@@ -8,7 +8,7 @@ namespace amldist::run {
 
 [[nodiscard]] int list_runs(const CommandLine& line);
 
-/// About the run or the job that the command line names.
+/// For the run or the job that the command line names.
 [[nodiscard]] int answer_show(const CommandLine& line);
 [[nodiscard]] int answer_cancel(const CommandLine& line);
 [[nodiscard]] int answer_resume(const CommandLine& line);
@@ -18,7 +18,7 @@ namespace amldist::run {
 /// Follows a run to its end, then shows it; the exit status is the run's.
 [[nodiscard]] int wait_for_run(const CommandLine& line, const Run& run);
 
-/// Prints what a run is now: as JSON, or as lines.
+/// Prints the present state of a run: as JSON, or as lines.
 [[nodiscard]] int show_run(const CommandLine& line, const Run& run);
 
 }  // namespace amldist::run

@@ -33,24 +33,24 @@ using text::quote;
 
 bool is_for_component(std::string_view path) { return path.starts_with("inputs.") || path.starts_with("outputs."); }
 
-/// A run on its way: its jobs, and what is said about the file.
+/// A run while it is being made: its jobs, and the remarks about the file.
 struct Draft {
   Run run;
   const YamlValue* tree = nullptr;  ///< the file
   std::vector<Ignored> ignored;
   std::vector<std::string> warnings;
   std::vector<std::pair<std::string, std::string>> snapshots;  ///< from, to
-  std::vector<std::pair<std::string, SweepRecord>> sweeps;     ///< folder, and what goes there
+  std::vector<std::pair<std::string, SweepRecord>> sweeps;     ///< folder, and its record
 };
 
-/// Has the job's code folder copied when the run is submitted.
+/// The job's code folder is copied when the run is submitted.
 void take_along(Plan& plan, const std::string& to, Draft& draft) {
   if (plan.work.path.empty()) return;
   use_snapshot(to, plan);
   draft.snapshots.emplace_back(plan.work.copied_from, to);
 }
 
-/// Notes what is said about a job. `job`: the beginning of its keys, "jobs.train.".
+/// Keeps the remarks about a job. `job`: the beginning of its keys, "jobs.train.".
 void note(const std::string& job, const Plan& plan, Draft& draft) {
   for (Ignored each : plan.ignored) {
     each.path.insert(0, job);
@@ -91,7 +91,7 @@ Result<void> add_command(const CommandLine& line, const SiteTable& table, const 
   return {};
 }
 
-/// The array of a sweep's trials. They run beside each other, so each works in a copy of the code folder, as on Azure
+/// The array of a sweep's trials. They run at the same time, so each works in a copy of the code folder, as on Azure
 /// ML, and has outputs/ of its own.
 Result<Plan> plan_trials(const CommandLine& line, const SiteTable& table, const PlannedTree& tree, const Sweep& sweep,
                          const std::string& folder, Draft& draft) {
@@ -115,7 +115,7 @@ Result<Plan> plan_trials(const CommandLine& line, const SiteTable& table, const 
   return plan;
 }
 
-/// A sweep as an array of trials; in a pipeline another job behind it puts the best outputs in their places.
+/// A sweep as an array of trials; in a pipeline a further job puts the best outputs in their places.
 Result<void> add_sweep(const CommandLine& line, const SiteTable& table, const PipelineJob& job,
                        const std::vector<std::string>& made_later, Draft& draft) {
   auto sweep = read_sweep(line.job_file, job.folder, job.job);
@@ -298,11 +298,12 @@ Error refused_type(const CommandLine& line, const YamlValue& tree) {
   const std::string what = what_is(tree);
   if (what == "conda") {
     return error_at(line.job_file, tree.location,
-                    "this is a conda file and no job: name it in environment.conda_file of a job");
+                    "this is a conda file, not a job: name it in environment.conda_file of a job");
   }
   if (!what.empty()) {
-    return error_at(line.job_file, tree.location,
-                    concat({"this file is not a job, since its $schema says ", quote(what), ": give the job's file"}));
+    return error_at(
+        line.job_file, tree.location,
+        concat({"this file is not a job, because its $schema says ", quote(what), ": give the job's file"}));
   }
   return error_at(line.job_file, type->location,
                   concat({"invalid value ", quote(type->text), " for type: use command, sweep or pipeline"}));

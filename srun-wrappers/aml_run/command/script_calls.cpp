@@ -20,7 +20,7 @@ namespace {
 
 using Arguments = std::span<const std::string>;
 
-/// Puts the values of ${{...}} into a text that the script then gives to bash.
+/// Inserts the values of ${{...}} into a text that the script then gives to bash.
 int print_filled(Arguments arguments, bool literally) {
   Values values;
   for (const std::string& each : arguments.subspan(1)) {
@@ -33,7 +33,7 @@ int print_filled(Arguments arguments, bool literally) {
   return filled ? commands::print(*filled) : commands::fail(filled.error());
 }
 
-/// A folder of the user's own below a shared one, made if it is missing.
+/// A folder of the user below a shared one, made if it is missing.
 int print_own_folder(Arguments arguments) {
   const auto folder = OwnedFolder::open(arguments[0], arguments[1], OwnedFolder::Missing::is_made);
   return folder ? commands::print(folder->path()) : commands::fail(folder.error());

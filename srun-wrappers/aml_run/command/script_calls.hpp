@@ -1,4 +1,4 @@
-// What the batch scripts of aml-run ask it, as `aml-run --CALL ARGUMENT...`. Not for people.
+// The calls that the batch scripts of aml-run make, as `aml-run --CALL ARGUMENT...`. Not for people.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace amldist::run {
 
-/// Answers the call and returns the exit status. nullopt: it is not one.
+/// Answers the call and returns the exit status. nullopt if it is not such a call.
 [[nodiscard]] std::optional<int> answer_script(const std::vector<std::string>& words);
 
 }  // namespace amldist::run

@@ -34,13 +34,13 @@ std::string absolute(const std::string& folder, const std::string& path) {
   return is_remote(path) || path.starts_with("${{") ? path : local_path(folder, path);
 }
 
-/// Keys of a component that say what it is, and not how it runs.
+/// Keys of a component that describe it, and not how it runs.
 bool is_about_component(std::string_view key) {
   constexpr std::array<std::string_view, 6> names = {"$schema", "name", "version", "type", "is_deterministic", "tags"};
   return std::ranges::find(names, key) != names.end();
 }
 
-/// Keys of maps are joined, and those of `over` win.
+/// Joins the keys of maps; those of `over` win.
 YamlValue overlay(const YamlValue& under, const YamlValue& over) {
   if (under.kind != YamlKind::map || over.kind != YamlKind::map) return over;
   YamlValue out = under;
@@ -148,7 +148,7 @@ class Binder {
     });
     if (!text) return error_at(file_, command->location, text.error().message);
     command->text = std::move(*text);
-    // What the shortened command does not mention is empty, not missing.
+    // Values that the shortened command does not mention are empty, not missing.
     for (const std::string& name : without_value_) inputs.put(name, YamlValue::scalar("", job_.location));
     return {};
   }
@@ -186,16 +186,18 @@ FileKind kind_of(const YamlValue& root) {
 }
 
 std::string why_refused(std::string_view type) {
-  if (type == "parallel") return "type parallel is not run: make a command job of it that reads its share by $RANK";
+  if (type == "parallel")
+    return "type parallel is not supported: make a command job of it that reads its share by $RANK";
   if (type == "automl")
-    return "type automl is not run, since the models are Azure ML's: use a sweep over your own script";
-  if (type == "spark") return "type spark is not run: start spark-submit in a command job";
-  if (type == "finetuning") return "type finetuning is not run, since Azure ML holds the models: write a command job";
+    return "type automl is not supported, because the models are Azure ML's: use a sweep over your own script";
+  if (type == "spark") return "type spark is not supported: start spark-submit in a command job";
+  if (type == "finetuning")
+    return "type finetuning is not supported, because Azure ML holds the models: write a command job";
   if (type == "distillation")
-    return "type distillation is not run, since Azure ML holds the models: write a command job";
-  if (type == "import") return "type import is not run: copy the data in a command job, or before";
-  if (type == "data_transfer") return "type data_transfer is not run: copy the data in a command job (cp, rsync)";
-  if (type == "schedule") return "a schedule is not run: use scrontab, or cron and aml-run";
+    return "type distillation is not supported, because Azure ML holds the models: write a command job";
+  if (type == "import") return "type import is not supported: copy the data in a command job, or before";
+  if (type == "data_transfer") return "type data_transfer is not supported: copy the data in a command job (cp, rsync)";
+  if (type == "schedule") return "a schedule is not supported: use scrontab, or cron and aml-run";
   return {};
 }
 

@@ -33,7 +33,7 @@ bool is_integer(const std::string& text) {
   return number && *number == std::floor(*number) && text.find_first_of(".xXpP") == std::string::npos;
 }
 
-/// What is wrong with a literal, as a clause; empty: nothing.
+/// What is wrong with a literal, as a clause; empty if it is valid.
 std::string why_not(const YamlEntry& declared, const std::string& type, const std::string& value) {
   if (type == "integer" && !is_integer(value)) return "use a whole number";
   if ((type == "number" || type == "float") && !finite_number(value)) return "use a number";
@@ -43,11 +43,11 @@ std::string why_not(const YamlEntry& declared, const std::string& type, const st
     const YamlValue* const least = declared.value.find("min");
     const YamlValue* const most = declared.value.find("max");
     if (least != nullptr && *number < finite_number(least->text).value_or(*number))
-      return concat({"the least is ", least->text});
+      return concat({"the minimum is ", least->text});
     if (most != nullptr && *number > finite_number(most->text).value_or(*number))
-      return concat({"the most is ", most->text});
+      return concat({"the maximum is ", most->text});
   }
-  // Azure ML does not hold a text against the list: its own examples give others.
+  // Azure ML does not check a text against the list: its own examples pass others.
   if (type == "string") return {};
   const YamlValue* const values = declared.value.find("enum");
   if (values == nullptr || values->items.empty()) return {};
@@ -93,7 +93,7 @@ Result<YamlValue> bind_input(std::string_view file, const std::string& folder, c
   if (!is_literal_type(type)) return with_type(declared, std::move(value), type);
   if (const YamlValue* const literal = value.find("value")) value = YamlValue(*literal);
   if (value.kind != YamlKind::scalar) {
-    // The output of another job, where the component takes text: its path.
+    // The output of another job, for a component that takes text: its path.
     if (value.find("path") != nullptr) return value;
     return error_at(file, value.location, concat({"inputs.", declared.key, " is of type ", type, ": use one value"}));
   }

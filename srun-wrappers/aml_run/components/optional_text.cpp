@@ -21,7 +21,7 @@ Result<std::string> keep_given_options(std::string_view command,
     }
     const std::string_view part = command.substr(at + 3, end - at - 3);
     if (part.find("$[[") != std::string_view::npos) {
-      return Error{Errc::invalid_argument, "$[[...]] stands in another $[[...]]: close the first one before"};
+      return Error{Errc::invalid_argument, "$[[...]] is inside another $[[...]]: close the first one before"};
     }
     const auto pieces = read_template(part);
     if (!pieces) return pieces.error();

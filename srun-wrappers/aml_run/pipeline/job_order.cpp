@@ -24,9 +24,8 @@ Result<std::vector<std::size_t>> order_jobs(const std::vector<NamedJob>& jobs) {
     for (const NamedJob& job : jobs) {
       if (!done.contains(job.name)) left.emplace_back(job.name);
     }
-    return Error{
-        Errc::invalid_argument,
-        text::concat({"these jobs need each other in a circle, or wait for one that does: ", text::join(left)})};
+    return Error{Errc::invalid_argument,
+                 text::concat({"these jobs depend on each other in a cycle, or on jobs that do: ", text::join(left)})};
   }
   return order;
 }

@@ -1,4 +1,4 @@
-// The order in which jobs that need each other can be submitted.
+// The order in which dependent jobs can be submitted.
 #pragma once
 
 #include <set>
@@ -14,8 +14,8 @@ struct NamedJob {
   std::set<std::string> needs;
 };
 
-/// Indices, each behind those that it needs; as they are given where that leaves a choice. Errors: invalid_argument,
-/// jobs that need each other in a circle.
+/// Indices, each after those that it needs; otherwise in the given order. Errors: invalid_argument, jobs that depend on
+/// each other in a cycle.
 [[nodiscard]] Result<std::vector<std::size_t>> order_jobs(const std::vector<NamedJob>& jobs);
 
 }  // namespace amldist::run

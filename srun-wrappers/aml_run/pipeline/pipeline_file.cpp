@@ -29,7 +29,7 @@ struct Bound {
   std::set<std::string> needs;
 };
 
-/// What the expressions in a pipeline's jobs can name.
+/// What the expressions in a pipeline's jobs can refer to.
 struct Scope {
   std::string prefix;  ///< of job names: "" or "outer."
   std::string folder;  ///< of the file
@@ -51,7 +51,7 @@ struct Node {
 
 struct RowOfKeys {
   std::string_view key;
-  std::string_view why;  ///< it has no effect; empty: it has one
+  std::string_view why;  ///< why it has no effect; empty if it has one
 };
 
 constexpr std::array<RowOfKeys, 22> pipeline_keys = {
@@ -78,7 +78,7 @@ constexpr std::array<RowOfKeys, 22> pipeline_keys = {
      {"creation_context", "Azure ML writes it into its answers"},
      {"queue_settings", "say what you mean with --qos or --partition"}}};
 
-/// The expression, if a text is one and nothing else; else empty.
+/// The expression, if a text consists of nothing else; else empty.
 std::string_view only_expression(std::string_view text) {
   const auto pieces = read_template(text::trim(text));
   return pieces && pieces->size() == 1 && pieces->front().is_expression ? pieces->front().text : std::string_view();
@@ -119,10 +119,10 @@ class Reader {
     return read_jobs(root, scope);
   }
 
-  /// A pipeline job that only names a pipeline component: what it gives wins over what the component has by default.
+  /// A pipeline job that only names a pipeline component: its own values override the component's defaults.
   Result<void> read_component(const YamlValue& root, const YamlValue& reference, Scope& scope) {
     if (root.find("jobs") != nullptr)
-      return wrong(reference.location, "a pipeline has jobs or a component, and here are both: leave one out");
+      return wrong(reference.location, "a pipeline has jobs or a component, not both: leave one out");
     const auto loaded = load_component(file_, scope.folder, "component", reference);
     if (!loaded) return loaded.error();
     const std::string folder = std::exchange(scope.folder, loaded->folder);
@@ -200,7 +200,7 @@ class Reader {
     return {};
   }
 
-  /// The path that an output asks for, or the one in the run's folder.
+  /// The path that an output asks for, or one in the run's folder.
   std::string output_path(const YamlEntry& entry, const std::string& folder, std::string standard,
                           std::string_view where) {
     const YamlValue* const path = entry.value.find("path");
@@ -219,7 +219,7 @@ class Reader {
                    "a pipeline has jobs: add a line 'jobs:' and the jobs below it");
     }
     if (scope.depth == deepest_pipeline)
-      return wrong(jobs->location, "pipelines are in one another more than 8 levels deep", Errc::limit);
+      return wrong(jobs->location, "pipelines are nested more than 8 levels deep", Errc::limit);
     std::vector<Node> nodes;
     for (const YamlEntry& entry : jobs->entries) {
       auto node = read_node(entry, scope);
@@ -267,7 +267,7 @@ class Reader {
     return node;
   }
 
-  /// A component's own type is the job's, and may be one that is not run.
+  /// A component's own type is the job's, and may be a type that is not supported.
   Result<void> check_component(Node& node, const YamlValue& reference, const YamlValue& root) const {
     std::string type = text::to_lower(root.text_of("type"));
     if (type.empty() && root.find("jobs") != nullptr) type = "pipeline";
@@ -276,13 +276,13 @@ class Reader {
       type = "command";
     if (root.find("flow") != nullptr || (root.find("nodes") != nullptr && root.find("command") == nullptr)) {
       return wrong(reference.location,
-                   concat({"jobs.", node.name, ": a prompt flow is not run: start pf run in a command job"}));
+                   concat({"jobs.", node.name, ": a prompt flow is not supported: start pf run in a command job"}));
     }
     if (const auto why = why_refused(type); !why.empty())
       return wrong(reference.location, concat({"jobs.", node.name, ": ", why}));
     if (type != "command" && type != "pipeline" && !type.empty()) {
       return wrong(reference.location, concat({"jobs.", node.name, ": a component of type ", quote(type),
-                                               " is not run: use command or pipeline"}));
+                                               " is not supported: use command or pipeline"}));
     }
     if (node.type != "sweep" && !type.empty()) node.type = type;
     return {};
@@ -314,7 +314,7 @@ class Reader {
     }
   }
 
-  /// An input of the pipeline, if it has a value: a component's may only say its type.
+  /// An input of the pipeline, if it has a value: a component's may only declare its type.
   [[nodiscard]] Result<Bound> given(const std::string& name, const Bound& bound) const {
     const YamlValue& value = bound.value;
     const bool has_value =
@@ -347,7 +347,8 @@ class Reader {
     }
     if (!expression.starts_with("parent.jobs.")) {
       return no(
-          "cannot stand here: a pipeline's job is given ${{parent.inputs.NAME}} or ${{parent.jobs.JOB.outputs.NAME}}");
+          "is not possible here: a pipeline's job is given ${{parent.inputs.NAME}} or "
+          "${{parent.jobs.JOB.outputs.NAME}}");
     }
     const std::string_view rest = expression.substr(12);
     const auto dot = rest.find(".outputs.");

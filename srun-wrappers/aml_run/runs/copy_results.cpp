@@ -18,7 +18,7 @@ Error failed(const fs::path& path, const std::error_code& code) {
   return {Errc::unavailable, concat({quote(path.string()), " cannot be copied: ", code.message()})};
 }
 
-/// A new folder PATH/NAME. Nothing that is there is changed.
+/// A new folder PATH/NAME. Existing files are not changed.
 Result<fs::path> make_folder(const std::string& path, std::string_view name) {
   std::error_code code;
   const fs::path folder = fs::absolute(path.empty() ? fs::path(".") : fs::path(path), code).lexically_normal() / name;
@@ -26,7 +26,7 @@ Result<fs::path> make_folder(const std::string& path, std::string_view name) {
   const bool is_new = fs::create_directory(folder, code);
   if (!is_new && (!code || code == std::errc::file_exists)) {
     return Error{Errc::invalid_argument,
-                 concat({quote(folder.string()), " is there already: give another folder with --download-path"})};
+                 concat({quote(folder.string()), " exists already: give another folder with --download-path"})};
   }
   if (code) return failed(folder, code);
   return folder;
@@ -44,8 +44,8 @@ Result<void> copy_if_there(const fs::path& from, const fs::path& to) {
   return fs::exists(from, code) ? copy_all(from, to) : Result<void>();
 }
 
-/// What a job has of its own in its working folder, and where that is copied: all of outputs/ and logs/ in a snapshot,
-/// else the one folder that has its number, as other jobs may work there.
+/// A job's own results in its working folder, and where they are copied: all of outputs/ and logs/ in a snapshot, else
+/// only the folder with its number, because other jobs may work there.
 std::vector<std::pair<fs::path, std::string>> own_folders(std::string_view id, const fs::path& work_folder) {
   if (work_folder.empty()) return {};
   const bool is_snapshot =
@@ -62,7 +62,7 @@ Result<std::string> copy_run_results(const Run& run, const std::string& path) {
   std::error_code code;
   for (const fs::directory_entry& entry : fs::directory_iterator(run.folder, code)) {
     const std::string name = entry.path().filename().string();
-    if (name == "jobs" || name == "state" || name == "stopped") continue;  // how it was run, not what came of it
+    if (name == "jobs" || name == "state" || name == "stopped") continue;  // about the run itself, not its results
     if (auto status = copy_all(entry.path(), *folder / name); !status) return status.error();
   }
   if (code) return failed(run.folder, code);

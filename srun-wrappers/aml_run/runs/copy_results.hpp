@@ -1,4 +1,4 @@
-// --download: the logs and outputs of a run or a job, copied to a folder of the user's.
+// --download: copies the logs and outputs of a run or a job to a folder of the user.
 #pragma once
 
 #include <string>

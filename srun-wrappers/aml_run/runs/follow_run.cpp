@@ -22,7 +22,7 @@ using commands::say;
 using text::concat;
 
 constexpr std::chrono::milliseconds shortest_pause{1000};
-constexpr std::chrono::milliseconds longest_pause{5000};  // many followers must not be a load for slurmctld
+constexpr std::chrono::milliseconds longest_pause{5000};  // many followers must not overload slurmctld
 constexpr int most_silent_questions = 60;
 
 /// Waits for a signal that interrupts.

@@ -1,4 +1,4 @@
-// `--wait` for a run: its state drawn anew as it changes, until it ends.
+// `--wait` for a run: redraws its state as it changes, until it ends.
 #pragma once
 
 #include <functional>
@@ -12,12 +12,12 @@ namespace amldist::run {
 
 struct FollowedRun {
   RunState state;
-  bool detached = false;  ///< the user let it go on alone
+  bool detached = false;  ///< the user stopped following; the run goes on
 };
 
-/// Draws the lines that `draw` makes on standard error: on a terminal in place, elsewhere only lines that changed.
-/// Ctrl-C asks on a terminal whether to cancel; without one, and for SIGTERM, it cancels. Errors: Slurm has not
-/// answered for long.
+/// Draws the lines that `draw` makes on standard error: on a terminal in place, elsewhere only lines that changed. On a
+/// terminal Ctrl-C asks whether to cancel; without a terminal, and for SIGTERM, it cancels. Errors: Slurm has not
+/// answered for a long time.
 [[nodiscard]] Result<FollowedRun> follow_run(
     const Run& run, const std::function<std::vector<std::string>(const RunState&, bool colour)>& draw);
 

@@ -57,7 +57,7 @@ Result<Run> read_run(const OwnedFolder& folder) {
     return run;
   } catch (const nlohmann::json::exception&) {
     return Error{Errc::invalid_argument,
-                 concat({folder.path(), "/", run_file, " cannot be read: it is not what aml-run wrote"})};
+                 concat({folder.path(), "/", run_file, " cannot be read: aml-run did not write it"})};
   }
 }
 
@@ -155,8 +155,8 @@ Result<Run> open_run(std::string_view id) {
   for (Run& run : *runs) {
     if (has_job(run, id)) return std::move(run);
   }
-  return Error{Errc::not_found, concat({"there is no run ", text::quote(id), " in ", runs_folder(),
-                                        ": aml-run --list shows those there are"})};
+  return Error{Errc::not_found,
+               concat({"there is no run ", text::quote(id), " in ", runs_folder(), ": aml-run --list shows all runs"})};
 }
 
 Result<std::vector<Run>> all_runs() {

@@ -1,5 +1,5 @@
 // A run: several jobs that belong together (a pipeline, a sweep), kept in a folder of their own, so that they can be
-// shown, cancelled and continued by name when aml-run is long gone.
+// shown, cancelled and continued by name after aml-run has ended.
 //
 //   aml-runs/train-1/run.json        what it consists of, and the numbers of its jobs
 //   aml-runs/train-1/jobs/prep.sh    the batch script of each job
@@ -19,11 +19,11 @@ namespace amldist::run {
 
 struct RunJob {
   std::string name;                ///< "prep", "train.best"
-  std::vector<std::string> needs;  ///< names of jobs that end well before this one starts
+  std::vector<std::string> needs;  ///< names of jobs that must end well before this one starts
   bool after_any_end = false;      ///< `needs` may have failed too
-  std::uint32_t trials = 0;        ///< of a sweep: an array with this many tasks, counted from 1; 0: no array
+  std::uint32_t trials = 0;        ///< of a sweep: an array with this many tasks, counted from 1; 0: not an array
   std::uint32_t concurrent = 0;    ///< most trials at a time; 0: no limit
-  std::vector<std::string> ids;    ///< of its Slurm jobs, the last one at the end
+  std::vector<std::string> ids;    ///< of its Slurm jobs, the latest last
   std::string script;              ///< kept in jobs/, not in run.json
 };
 
@@ -33,7 +33,7 @@ struct Run {
   std::string kind;    ///< "pipeline" or "sweep"
   std::string source;  ///< the job file
   bool continue_on_failure = false;
-  std::vector<RunJob> jobs;  ///< each behind those that it needs
+  std::vector<RunJob> jobs;  ///< each after those that it needs
 
   [[nodiscard]] RunJob* find(std::string_view job_name);
   [[nodiscard]] const RunJob* find(std::string_view job_name) const;
@@ -52,17 +52,17 @@ struct Run {
 [[nodiscard]] Result<std::string> make_run_folder(const std::string& name);
 /// Makes the run's folder and writes the scripts and run.json. Errors: as above.
 [[nodiscard]] Result<void> create_run(const Run& run);
-/// Writes run.json anew. Errors: unavailable.
+/// Rewrites run.json. Errors: unavailable.
 [[nodiscard]] Result<void> save_run(const Run& run);
 /// A run by its name, its folder, or the number of one of its jobs. Errors: not_found, invalid_argument (not a run).
 [[nodiscard]] Result<Run> open_run(std::string_view id);
-/// All runs, in the order of their names. Errors: unavailable, others can change them.
+/// All runs, ordered by name. Errors: unavailable, others can change them.
 [[nodiscard]] Result<std::vector<Run>> all_runs();
 
-/// Notes that nothing more of the run is to start. A second reason changes nothing.
+/// Records that nothing more of the run is to start. A second reason changes nothing.
 void mark_stopped(const Run& run, std::string_view why);
 void clear_stopped(const Run& run);
-/// Why the run was stopped; empty: it was not.
+/// Why the run was stopped; empty if it was not.
 [[nodiscard]] std::string why_stopped(const Run& run);
 
 }  // namespace amldist::run

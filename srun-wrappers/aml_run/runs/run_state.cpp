@@ -48,13 +48,13 @@ Result<Queue> read_queue(const Run& run) {
   return queue;
 }
 
-/// What the script of a job wrote down.
+/// The record written by a job's script.
 std::optional<step::JobRecord> read_record(const std::string& path) {
   const auto text = commands::read_file(path, step::longest_job_record);
   return text ? step::JobRecord::parse(*text) : std::nullopt;
 }
 
-/// Adds what the record knows: how a job ended, if Slurm has forgotten it, and with which status.
+/// Adds the record's information: how a job ended, if Slurm has forgotten it, and with which status.
 WorkState complete(WorkState work, const std::string& record_path) {
   const bool needs_record = work.state.empty() || work.state == "FAILED";
   const auto record = needs_record ? read_record(record_path) : std::nullopt;
@@ -95,7 +95,7 @@ WorkState find_work(const Queue& queue, const std::string& id) {
   return work;
 }
 
-/// The last submission that has this trial; those that Slurm forgot may all have had it.
+/// The last submission that includes this trial; one that Slurm has forgotten may have included any.
 WorkState find_trial(const Queue& queue, const RunJob& job, std::uint32_t number) {
   for (auto id = job.ids.rbegin(); id != job.ids.rend(); ++id) {
     const auto found = queue.find(concat({*id, "_", std::to_string(number)}));
@@ -106,7 +106,8 @@ WorkState find_trial(const Queue& queue, const RunJob& job, std::uint32_t number
   return work;
 }
 
-/// Trials taken together: as the one that is least far, and when all ended, as the first that did not end well.
+/// The state of all trials together: that of the least advanced; when all ended, that of the first that did not end
+/// well.
 WorkState together(const std::vector<WorkState>& trials) {
   for (const std::string_view state : {"RUNNING", "COMPLETING", "CONFIGURING"}) {
     const auto found = std::ranges::find(trials, state, &WorkState::state);
@@ -171,7 +172,7 @@ int exit_status_of(const Run& run, const RunState& state) {
   int cancelled = commands::exit_done;
   for (std::size_t i = 0; i < run.jobs.size(); ++i) {
     const RunJobState& job = state.jobs[i];
-    // A sweep has done its work if one trial ended well.
+    // A sweep has succeeded if one trial ended well.
     const bool done = run.jobs[i].trials > 0
                           ? std::ranges::any_of(job.trials, [](const WorkState& trial) { return trial.good(); })
                           : job.whole.good();

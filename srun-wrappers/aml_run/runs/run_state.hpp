@@ -1,4 +1,4 @@
-// How far the jobs of a run are.
+// The progress of a run's jobs.
 #pragma once
 
 #include <map>
@@ -36,7 +36,7 @@ struct RunState {
   [[nodiscard]] bool good() const;
 };
 
-/// Asks Slurm about all jobs in one question, and the run's records about those that it has forgotten. Errors:
+/// Asks Slurm about all jobs in one request, and the run's records about those that it has forgotten. Errors:
 /// unavailable, Slurm does not answer.
 [[nodiscard]] Result<RunState> ask_run(const Run& run);
 

@@ -44,7 +44,7 @@ std::string padded(const std::string& text, std::size_t width) {
   return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
 }
 
-/// How deep a job stands: behind all that it needs.
+/// The depth of a job: below all that it needs.
 std::vector<std::size_t> columns_of(const Run& run) {
   std::vector<std::size_t> columns(run.jobs.size(), 0);
   for (std::size_t i = 0; i < run.jobs.size(); ++i) {

@@ -1,4 +1,4 @@
-// A run as people and programs see it.
+// The display of a run for people and programs.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace amldist::run {
 /// `colour`: with the escape sequences of a terminal.
 [[nodiscard]] std::vector<std::string> draw_run(const Run& run, const RunState& state, bool colour);
 
-/// {"run", "kind", "state", "jobs": [{"name", "state", "job_id", "exit_status", "needs", "output"}]} and, of arrays,
+/// {"run", "kind", "state", "jobs": [{"name", "state", "job_id", "exit_status", "needs", "output"}]} and, for arrays,
 /// "trials".
 [[nodiscard]] std::string run_to_json(const Run& run, const RunState& state);
 

@@ -105,7 +105,7 @@ int may_start(const std::string& folder) {
   if (!run) return commands::fail(run.error());
   const auto why = why_stopped(*run);
   if (why.empty()) return commands::exit_done;
-  commands::say(concat({"this job does not start, since the run ", run->name, " was stopped: ", why}));
+  commands::say(concat({"this job does not start, because the run ", run->name, " was stopped: ", why}));
   return commands::exit_failed;
 }
 

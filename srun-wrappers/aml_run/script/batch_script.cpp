@@ -107,7 +107,7 @@ std::string working_folder(const WorkFolder& work) {
   return out.empty() ? out : out + "\n";
 }
 
-/// Each task looks too: the folder may be missing on its node only.
+/// Each task checks too: the folder may be missing only on its node.
 std::string enter_folder(const Plan& plan) {
   if (plan.work.path.empty() || plan.job.value_of("nodes") == "1") return {};
   return concat(
@@ -136,7 +136,7 @@ std::string lines(const std::vector<std::string>& all) {
   return out.empty() ? out : out + "\n";
 }
 
-/// Lines of the user's own; a program that starts without what they prepare would do something else.
+/// Lines of the user; without what they prepare, the program would do something else.
 std::string setup(const Plan& plan) {
   std::string out;
   for (const std::string& line : plan.setup) {
@@ -159,8 +159,8 @@ std::vector<std::string> step_options(const Plan& plan) {
   return words;
 }
 
-/// The record of the job's end, for aml-run --wait (step/messages/job_record.hpp). Where it cannot be written the job
-/// runs without.
+/// The record of the job's end, for aml-run --wait (step/messages/job_record.hpp). If it cannot be written, the job
+/// runs without it.
 std::string begin_record(std::string_view record) {
   if (record.empty()) return {};
   return concat({"# How this job ends is written here, for aml-run --wait.\n", "job_record=", record, "\n",
@@ -168,7 +168,8 @@ std::string begin_record(std::string_view record) {
                  "\"job $SLURM_JOB_ID ${SLURM_RESTART_COUNT:-0}\" || job_record=/dev/null\n\n"});
 }
 
-/// The step with the status that the script ends with. Not in a trap on EXIT: there bash has no status for a signal.
+/// Runs the step and keeps the status with which the script ends. Not in a trap on EXIT: there bash has no status for a
+/// signal.
 std::string recorded(std::string_view record, std::string step) {
   if (record.empty()) return step;
   step.pop_back();  // the newline
@@ -176,7 +177,7 @@ std::string recorded(std::string_view record, std::string step) {
                  "echo \"ended $job_status\" >>\"$job_record\"\nexit \"$job_status\"\n"});
 }
 
-/// srun, told where to write which task failed first.
+/// srun, with the path where it records which task failed first.
 std::string srun_of(const Plan& plan) {
   const bool writes = !record_path(plan).empty() && !plan.option.empty();
   return concat({writes ? concat({step::job_record_variable, "=\"$job_record\" "}) : "", "srun"});
@@ -194,7 +195,7 @@ std::string shell_step(const Plan& plan, const FilledText& line, const std::vect
   return concat({out, plan.container ? container_words(*plan.container) : std::string(), "bash -c \"$command\"\n"});
 }
 
-/// Which words belong on the line of srun's options, and which are the program's.
+/// Which words belong to srun's options, and which to the program.
 std::string program_step(const Plan& plan, const Program& command, const std::vector<std::string>& options) {
   std::vector<std::string> program;
   const bool expand =
@@ -225,7 +226,8 @@ Result<void> check_length(const Plan& plan) {
                                     " KiB long, and Linux takes less than 128 KiB: put it into a file"})};
 }
 
-/// What no node can know alone, its partition against the others' and writes between them, before the program starts.
+/// Checks that a node cannot make alone (partitions compared with the others', writes between nodes), before the
+/// program starts.
 std::string verification(const Plan& plan) {
   const auto spec = plan.option.empty() ? Result<launch::Spec>(launch::Spec{}) : launch::parse_spec(plan.option);
   if (!spec || spec->rdma != launch::RdmaPolicy::require) return {};

@@ -1,4 +1,4 @@
-// A plan as a script that a person would keep.
+// A plan as a readable script.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace amldist::run {
 
-/// The script for sbatch: #SBATCH lines, what the job sets up, one srun.
-/// Errors: limit, if a task's command is longer than Linux takes.
+/// The script for sbatch: #SBATCH lines, the job's preparations, one srun. Errors: limit, if a task's command is longer
+/// than Linux permits.
 [[nodiscard]] Result<std::string> write_batch_script(const Plan& plan);
 
-/// The same for a step of the allocation that we are in: the shape is on the srun line. `dropped` gets the options that
-/// only a job can have.
+/// The same for a step of the present allocation: the shape is on the srun line. `dropped` gets the options that only a
+/// job can have.
 [[nodiscard]] Result<std::string> write_step_script(const Plan& plan, std::vector<std::string>& dropped);
 
 }  // namespace amldist::run

@@ -12,7 +12,7 @@ bool names_file(std::string_view image) {
   return image.starts_with('/') || image.starts_with("./") || image.starts_with("../");
 }
 
-/// `"$PWD"` and the other folders that the job needs, each in its own place. Pyxis wants both names of a folder.
+/// `"$PWD"` and the other folders that the job needs, each at the same place. Pyxis needs both names of a folder.
 std::string mounts(const Container& container, bool twice) {
   std::string out = twice ? R"("$PWD:$PWD)" : R"("$PWD)";
   std::string rest;

@@ -1,4 +1,4 @@
-// A job's image, as pyxis or Apptainer runs it.
+// The words with which pyxis or Apptainer runs a job's image.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace amldist::run {
 /// An image's name as pyxis reads it: "nvcr.io/nvidia/pytorch:24.01" is "nvcr.io#nvidia/pytorch:24.01".
 [[nodiscard]] std::string pyxis_name(std::string_view image);
 
-/// As Apptainer reads it: docker:// in front, unless it is a file or has a scheme.
+/// As Apptainer reads it: with docker:// in front, unless it is a file or has a scheme.
 [[nodiscard]] std::string apptainer_name(std::string_view image);
 
 /// The words between srun's options and the program, as text of bash with a blank at its end.

@@ -11,7 +11,7 @@ namespace {
 
 using text::concat;
 
-/// The command that makes $conda_folder of $conda_folder.yml.
+/// The command that makes $conda_folder from $conda_folder.yml.
 std::string making(const CondaEnvironment& environment) {
   const std::string program = shell::quote(environment.policy.program);
   const auto name = std::filesystem::path(environment.policy.program).filename();

@@ -15,7 +15,7 @@ using text::concat;
 
 std::string tool() { return shell::quote(commands::sibling_program("aml-run")); }
 
-/// A job that fails ends the run, if the run does not continue on failure.
+/// A job that fails ends the run, unless the run continues on failure.
 std::string trap_line(const PipelineJobPlace& place) {
   return concat({"trap 'job_end=$?; ((job_end == 0)) || ", tool(), " --stop-run \"$run_folder\" ",
                  shell::quote(place.name), "' EXIT"});
@@ -53,7 +53,7 @@ std::string parameter_line(const SweepPlace::Parameter& parameter) {
   return concat({out, ")\n", parameter.name, "=${", parameter.name, "_of[SLURM_ARRAY_TASK_ID]}"});
 }
 
-/// Where a job may run and who pays for it.
+/// Where a job may run and which account pays for it.
 std::string admission_lines(const commands::SlurmOptions& options) {
   constexpr std::array<std::string_view, 6> names = {"account", "partition", "qos", "reservation", "wckey", "clusters"};
   std::string out;
@@ -76,7 +76,7 @@ Lines value_lines(const Plan& plan) {
   const auto* const sweep = std::get_if<SweepPlace>(&plan.place);
   const bool names_store = plan.tracking && !plan.tracking->own_store;
   Lines out;
-  // By default in the folder in which the job works. No run is named, as a store of files does not have one yet.
+  // By default in the folder in which the job works. No run is named, because a file store does not have one yet.
   if (names_store && sweep == nullptr)
     out.emplace_back("export MLFLOW_TRACKING_URI=\"${MLFLOW_TRACKING_URI:-$PWD/mlruns}\"");
   if (plan.tracking && !plan.tracking->experiment.empty()) {
@@ -85,14 +85,14 @@ Lines value_lines(const Plan& plan) {
   }
   if (sweep == nullptr) return out;
   for (const SweepPlace::Parameter& parameter : sweep->parameters) {
-    // A value may have a $ that is meant as it is.
+    // A value may contain a $ that is meant literally.
     out.emplace_back("# shellcheck disable=SC2016,SC2034");
     out.push_back(parameter_line(parameter));
   }
   out.emplace_back(
       "# Where the trial says its metric: lines such as {\"loss\": 0.5} in the file, or MLflow.\nexport "
       "AML_METRICS_FILE=\"$AML_TRIAL_FOLDER/metrics.jsonl\"");
-  // Its own, in which its metric is looked for.
+  // The trial's own store, in which its metric is looked for.
   if (names_store) out.emplace_back("export MLFLOW_TRACKING_URI=\"$AML_TRIAL_FOLDER/mlruns\"");
   return out;
 }

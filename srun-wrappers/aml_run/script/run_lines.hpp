@@ -1,4 +1,4 @@
-// What a job's script does besides its step because of its place: alone, in a pipeline's run, or as a trial of a sweep.
+// The parts of a job's script that depend on its place: alone, in a pipeline's run, or as a trial of a sweep.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace amldist::run {
 
-/// In front of everything: whether the job may start, what its end does to the run, a trial's folder.
+/// First of all: whether the job may start, what its end does to the run, a trial's folder.
 [[nodiscard]] std::vector<std::string> beginning_lines(const Plan& plan);
 
-/// In front of the job's own variables: a trial's parameters, and where metrics go.
+/// Before the job's own variables: a trial's parameters, and where metrics go.
 [[nodiscard]] std::vector<std::string> value_lines(const Plan& plan);
 
-/// In front of the step: what may end a trial early.
+/// Before the step: what may end a trial early.
 [[nodiscard]] std::vector<std::string> watch_lines(const Plan& plan);
 
 /// The path of the record of the job's end, as one word of bash; empty: the end is not recorded.
@@ -24,8 +24,8 @@ namespace amldist::run {
 /// The folder of outputs without a path of their own, as bash writes it in double quotes.
 [[nodiscard]] std::string_view output_parent(const Plan& plan);
 
-/// The script of the small job behind a sweep in a pipeline: it puts the best trial's outputs where other jobs look. Of
-/// the trials' options it has those without which a site may refuse a job: partition, account and their like.
+/// The script of the small job after a sweep in a pipeline: it puts the best trial's outputs where other jobs look. It
+/// has those of the trials' options without which a site may refuse a job: partition, account and the like.
 [[nodiscard]] std::string finishing_script(const PipelineJobPlace& place, const std::string& sweep_folder,
                                            const commands::SlurmOptions& trials);
 

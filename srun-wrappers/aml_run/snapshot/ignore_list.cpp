@@ -12,7 +12,7 @@ namespace {
 bool match_parts(std::span<const std::string> pattern, std::span<const std::string> path) {
   if (pattern.empty()) return path.empty();
   if (pattern.front() == "**") {
-    // At the end it stands for what is inside a folder, not for the folder.
+    // At the end it means the content of a folder, not the folder.
     if (pattern.size() == 1) return !path.empty();
     for (std::size_t skip = 0; skip <= path.size(); ++skip) {
       if (match_parts(pattern.subspan(1), path.subspan(skip))) return true;
@@ -31,7 +31,7 @@ std::vector<std::string> parts_of(std::string_view path) {
   return out;
 }
 
-/// Without blanks at the end, unless a backslash keeps them.
+/// Without trailing blanks, unless a backslash keeps them.
 std::string_view trim_end(std::string_view line) {
   while (line.ends_with('\r')) line.remove_suffix(1);
   while (line.ends_with(' ') && !line.ends_with("\\ ")) line.remove_suffix(1);
@@ -49,7 +49,7 @@ IgnoreList::IgnoreList(std::string_view text) {
     if (pattern.is_exception) line.remove_prefix(1);
     if (line.empty()) continue;
     pattern.only_folders = line.ends_with('/');
-    // A slash at the beginning or inside ties the pattern to the code folder.
+    // A slash at the beginning or inside anchors the pattern to the code folder.
     const auto slash = line.find('/');
     const bool is_anchored = slash != std::string_view::npos && slash + 1 < line.size();
     pattern.parts = parts_of(line);

@@ -13,12 +13,12 @@ class IgnoreList {
   explicit IgnoreList(std::string_view text);
 
   /// Whether the file or folder at `path`, relative to the code folder and without a slash at its ends, is left out. A
-  /// folder that is left out takes all that is in it along; its parts need not be asked about.
+  /// folder that is left out includes everything in it; its parts need not be checked.
   [[nodiscard]] bool matches(std::string_view path, bool is_folder) const;
 
  private:
   struct Pattern {
-    std::vector<std::string> parts;  ///< between slashes; "**" stands for any number of folders
+    std::vector<std::string> parts;  ///< between slashes; "**" means any number of folders
     bool is_exception = false;
     bool only_folders = false;
   };

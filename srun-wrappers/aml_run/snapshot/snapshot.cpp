@@ -27,7 +27,7 @@ std::string ignore_text(const std::string& folder) {
   return {};
 }
 
-/// Shares the blocks of the file. false: this file system does not, or not these two.
+/// Shares the blocks of the file. false if this file system does not, or not these two.
 bool clone_file(const fs::path& from, const fs::path& to, mode_t mode) {
   const FileDescriptor source(::open(from.c_str(), O_RDONLY | O_CLOEXEC));
   const FileDescriptor copy(::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));

@@ -7,9 +7,9 @@
 
 namespace amldist::run {
 
-/// Copies the folder `from` to `to`, which must not be there: files as copies that share their blocks where the file
-/// system can (reflink), never as links, so that no edit reaches them; symbolic links as they are. Leaves out what
-/// .amlignore names, or .gitignore where that is missing, and `to` itself. Errors: unavailable.
+/// Copies the folder `from` to `to`, which must not exist: files as copies that share their blocks if the file system
+/// can (reflink), never as links, so that no edit reaches them; symbolic links as they are. Leaves out what .amlignore
+/// lists, or .gitignore if that is missing, and `to` itself. Errors: unavailable.
 [[nodiscard]] Result<void> take_snapshot(const std::string& from, const std::string& to);
 
 }  // namespace amldist::run

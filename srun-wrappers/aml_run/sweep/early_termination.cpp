@@ -25,7 +25,7 @@ std::string number_text(double number) {
 
 bool is_worse(double left, double right, bool maximize) { return maximize ? left < right : left > right; }
 
-/// The trials that have this many reports.
+/// The trials that have at least this many reports.
 std::vector<const Series*> reached(const std::vector<Series>& others, std::size_t count) {
   std::vector<const Series*> out;
   for (const Series& each : others) {
@@ -57,7 +57,7 @@ double average_of(const Series& series, std::size_t count) {
   return std::accumulate(series.values.begin(), end, 0.0) / static_cast<double>(count);
 }
 
-/// Azure ML takes the median over all trials, this one too.
+/// Azure ML takes the median over all trials, including this one.
 std::string median_stopping(bool maximize, const Series& own, const std::vector<const Series*>& others,
                             std::size_t count) {
   const double best = best_of(own.values, count, maximize);
@@ -117,7 +117,7 @@ class PolicyReader {
     if (entry.key == "evaluation_interval" || entry.key == "delay_evaluation") {
       const auto number = text::to_number(text, 1'000'000);
       if (!number) return wrong(entry, "use a whole number, 0 or more");
-      // 0 is Azure ML's default: every report, as 1 is.
+      // 0 is Azure ML's default: every report, like 1.
       if (entry.key == "evaluation_interval") policy_.interval = std::max<std::size_t>(1, *number);
       else policy_.delay = static_cast<std::size_t>(*number);
       return {};

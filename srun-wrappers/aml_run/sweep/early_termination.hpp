@@ -14,8 +14,8 @@ namespace amldist::run {
 struct TerminationPolicy {
   enum class Kind { none, bandit, median_stopping, truncation_selection };
   Kind kind = Kind::none;
-  std::size_t interval = 1;  ///< every how many reports of the metric a trial is judged
-  std::size_t delay = 0;     ///< the first report at which it is
+  std::size_t interval = 1;  ///< a trial is judged at every interval-th report of the metric
+  std::size_t delay = 0;     ///< the first report at which it is judged
   double slack_factor = 0;
   double slack_amount = 0;
   double percentage = 0;  ///< of truncation_selection
@@ -25,14 +25,14 @@ struct TerminationPolicy {
 /// Reads `early_termination`. Errors: what is wrong and where.
 [[nodiscard]] Result<TerminationPolicy> read_termination(std::string_view file, const YamlValue& value);
 
-/// What a trial has reported, in order.
+/// The values that a trial has reported, in order.
 struct Series {
   std::vector<double> values;
   bool finished = false;
 };
 
-/// Why the trial `own` is to be ended, as a sentence; empty: it goes on. `others` are the other trials. It is judged at
-/// the last report that the interval and the delay allow, against the others at the same report.
+/// Why the trial `own` must end, as a sentence; empty if it goes on. `others` are the other trials. It is judged at the
+/// last report that the interval and the delay permit, against the others at the same report.
 [[nodiscard]] std::string why_terminated(const TerminationPolicy& policy, bool maximize, const Series& own,
                                          const std::vector<Series>& others);
 

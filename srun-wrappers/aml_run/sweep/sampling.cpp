@@ -134,8 +134,8 @@ Result<std::vector<Trial>> sample(const std::vector<Parameter>& space, Sampling 
     return Error{Errc::limit, concat({"a Sobol sequence has at most ", std::to_string(most_sobol_dimensions),
                                       " parameters here: use random"})};
   }
-  // A seed moves all points by the same bits, which keeps how evenly they lie; without one the point of zeros is left
-  // out.
+  // A seed moves all points by the same bits, which preserves their even distribution; without a seed the point of
+  // zeros is left out.
   Generator generator(seed);
   std::vector<std::uint32_t> shift;
   for (std::size_t i = 0; i < space.size(); ++i)

@@ -18,7 +18,7 @@ using Trial = std::vector<std::string>;
 inline constexpr std::uint32_t most_trials = 10'000;
 
 /// The trials: with `grid` all combinations, the last parameter changing fastest, but at most `count`. Errors: limit,
-/// too many combinations or parameters; invalid_argument, a grid over what is not a choice.
+/// too many combinations or parameters; invalid_argument, a grid over a parameter that is not a choice.
 [[nodiscard]] Result<std::vector<Trial>> sample(const std::vector<Parameter>& space, Sampling sampling,
                                                 std::uint32_t count, std::uint64_t seed);
 

@@ -45,7 +45,7 @@ std::optional<double> number_of(const YamlValue* value) {
   return value != nullptr && value->kind == YamlKind::scalar ? finite_number(value->text) : std::nullopt;
 }
 
-/// The shortest text that reads back as the same number; with a quantum without the last digits' noise.
+/// The shortest text that reads back as the same number; with a quantum without the rounding noise of the last digits.
 std::string text_of(double number, bool rounded) {
   if (number == 0) number = 0;  // no -0
   std::array<char, 64> out{};
@@ -192,7 +192,7 @@ class ParameterReader {
 }  // namespace
 
 double normal_quantile(double u) noexcept {
-  // Bisection on the distribution function: exact to the last bit that erfc gives, and there are few values.
+  // Bisection on the distribution function: exact to the last bit of erfc, and there are few values.
   double low = -40;
   double high = 40;
   for (int i = 0; i < 200 && low < high; ++i) {

@@ -19,7 +19,7 @@ constexpr std::string_view sweep_keys =
     "id status creation_context component environment_variables";
 constexpr std::string_view limit_keys = "max_total_trials max_concurrent_trials timeout trial_timeout max_trials";
 constexpr std::string_view objective_keys = "goal primary_metric";
-/// Of the sweep, and of each of its trials.
+/// Keys of the sweep that also apply to each of its trials.
 constexpr std::string_view handed_on =
     "name display_name experiment_name description tags compute identity resources queue_settings services inputs";
 
@@ -181,7 +181,7 @@ class SweepReader {
     return {};
   }
 
-  /// A trial without inputs of its own: it uses the sweep's.
+  /// A trial without inputs of its own uses the sweep's.
   static YamlValue inline_job(const Component& component, const YamlValue& job) {
     YamlValue out = component.root;
     make_paths_absolute(out, component.folder);
@@ -199,7 +199,7 @@ class SweepReader {
     return out;
   }
 
-  /// Each trial has outputs of its own; a path says where the best one's are to appear.
+  /// Each trial has outputs of its own; a path says where the best one's must appear.
   Result<void> outputs(YamlValue& job) {
     const YamlValue* const given = root_.find("outputs");
     if (given == nullptr) return {};

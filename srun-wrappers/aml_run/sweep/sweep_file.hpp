@@ -1,4 +1,4 @@
-// A sweep job of Azure ML: a trial, its search space, what is optimised and within which limits.
+// A sweep job of Azure ML: a trial, its search space, the objective and the limits.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,11 @@ struct Sweep {
   TerminationPolicy policy;
   std::uint32_t concurrent = 0;                ///< 0: all at a time
   std::uint64_t timeout_seconds = 0;           ///< of the whole sweep; 0: unlimited
-  std::map<std::string, std::string> outputs;  ///< name: path, where the best trial's output is to appear
+  std::map<std::string, std::string> outputs;  ///< name: path, where the best trial's output must appear
 };
 
-/// Reads the sweep; local paths are meant from `folder`. Errors: what is wrong and where; sampling that is not done
-/// here (bayesian), by name.
+/// Reads the sweep; local paths are relative to `folder`. Errors: what is wrong and where; sampling that is not
+/// supported (bayesian), by name.
 [[nodiscard]] Result<Sweep> read_sweep(const std::string& file, const std::string& folder, const YamlValue& root);
 
 }  // namespace amldist::run

@@ -86,7 +86,7 @@ Result<SweepRecord> read_sweep_record(const std::string& folder) {
     record.outputs = json.at("outputs").get<std::map<std::string, std::string>>();
     return record;
   } catch (const nlohmann::json::exception&) {
-    return Error{Errc::invalid_argument, concat({folder, "/sweep.json cannot be read: it is not what aml-run wrote"})};
+    return Error{Errc::invalid_argument, concat({folder, "/sweep.json cannot be read: aml-run did not write it"})};
   }
 }
 

@@ -1,4 +1,4 @@
-// A sweep in its run's folder: what its trials' scripts and its viewers need to know.
+// A sweep in its run's folder: the data that its trials' scripts and its viewers need.
 //
 //   sweep.json             parameters, objective, policy
 //   trials/7/output.txt    what trial 7 wrote
@@ -27,7 +27,7 @@ struct SweepRecord {
   std::vector<Trial> trials;
   std::string metric;
   bool maximize = false;
-  std::string pattern;  ///< of the metric in the log; empty: it is not looked for there
+  std::string pattern;  ///< of the metric in the log; empty: the log is not searched
   TerminationPolicy policy;
   std::uint64_t timeout_seconds = 0;  ///< of the whole sweep, from its first trial's start; 0: unlimited
   std::map<std::string, std::string> outputs;
@@ -46,7 +46,7 @@ struct TrialResult {
   int exit_status = 0;
   std::optional<double> metric;  ///< the best that it reported
   std::size_t reports = 0;
-  std::string why;  ///< it was terminated
+  std::string why;  ///< why it was terminated
 };
 
 struct SweepResults {
@@ -57,7 +57,7 @@ struct SweepResults {
 
 [[nodiscard]] Result<SweepResults> read_results(const std::string& folder, const std::vector<WorkState>& states);
 
-/// Which of `trials` is best; nullopt: no trial that counts has a metric.
+/// The index of the best of `trials`; nullopt if no trial that counts has a metric.
 [[nodiscard]] std::optional<std::size_t> find_best(const std::vector<TrialResult>& trials, bool maximize);
 
 }  // namespace amldist::run

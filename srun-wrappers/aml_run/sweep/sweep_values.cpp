@@ -7,7 +7,7 @@ namespace {
 
 std::string variable_of(const Parameter& parameter) { return text::concat({"AML_PARAMETER_", parameter.name}); }
 
-/// A value with characters that bash acts on, if there is one: what a warning is about.
+/// A value with characters that are special to bash, if there is one: for a warning.
 std::string example_of(const SweepPlace::Parameter& parameter) {
   for (const std::string& value : parameter.values) {
     if (!what_bash_does({Replacement::Form::text, value}, '\0', '\0').empty()) return value;

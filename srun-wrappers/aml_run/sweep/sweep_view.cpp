@@ -26,7 +26,7 @@ std::string metric_text(const TrialResult& trial) {
   return out.data();
 }
 
-/// A value in a cell: a long number is rounded, and its control characters and its length tamed.
+/// A value in a cell: long numbers are rounded, control characters escaped, long texts cut.
 std::string cell(std::string_view text) {
   std::string out;
   if (const auto number = text.size() > 10 ? finite_number(std::string(text)) : std::nullopt) {
@@ -41,7 +41,7 @@ std::string cell(std::string_view text) {
   return out.substr(0, cut) + "...";
 }
 
-/// Characters, not bytes: those of UTF-8 that begin one.
+/// Characters, not bytes: counts the bytes that begin one in UTF-8.
 std::size_t characters_of(std::string_view text) {
   return static_cast<std::size_t>(
       std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80; }));
@@ -59,7 +59,7 @@ std::vector<std::string> row_of(const SweepResults& results, std::size_t i) {
   return cells;
 }
 
-/// Which trials a short table has: those that run, then the best, as far as they fit.
+/// The trials of a short table: those that run, then the best, as many as fit.
 std::vector<std::size_t> short_rows(const SweepResults& results) {
   std::vector<std::size_t> rows;
   for (std::size_t i = 0; i < results.trials.size() && rows.size() < most_short_rows / 2; ++i) {

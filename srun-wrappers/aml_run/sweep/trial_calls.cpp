@@ -32,7 +32,7 @@ using text::concat;
 
 constexpr std::chrono::seconds watch_interval{3};
 
-/// Seconds since the sweep's first trial began, which this call may be the one to note.
+/// Seconds since the sweep's first trial began, which this call may be the first to record.
 std::uint64_t seconds_since_begin(const std::string& folder) {
   const std::string path = folder + "/began";
   const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
@@ -52,10 +52,10 @@ bool has_ended(const std::string& folder) {
   return record && record->ended;
 }
 
-/// Why the trial is to be ended now; empty: it is not.
+/// Why the trial must end now; empty if it need not.
 std::string judge(const SweepRecord& record, const std::string& folder, std::uint32_t number) {
   if (is_over(record, folder))
-    return concat({"limits.timeout of the sweep, ", std::to_string(record.timeout_seconds), " s, is over"});
+    return concat({"limits.timeout of the sweep, ", std::to_string(record.timeout_seconds), " s, has passed"});
   if (record.policy.kind == TerminationPolicy::Kind::none) return {};
   Series own;
   std::vector<Series> others;
@@ -68,7 +68,7 @@ std::string judge(const SweepRecord& record, const std::string& folder, std::uin
   return why_terminated(record.policy, record.maximize, own, others);
 }
 
-/// How a trial ended by what its folder says; Slurm need not be asked.
+/// How a trial ended according to its folder; Slurm need not be asked.
 WorkState recorded_state(const std::string& folder) {
   WorkState work;
   work.state = "UNKNOWN";
@@ -87,7 +87,7 @@ Result<void> publish(const std::string& from, const std::string& to) {
   std::error_code wrong;
   fs::create_directories(fs::path(to).parent_path(), wrong);
   const auto status = fs::symlink_status(to, wrong);
-  if (fs::is_symlink(status) || fs::is_directory(status)) fs::remove(to, wrong);  // of folders only an empty one
+  if (fs::is_symlink(status) || fs::is_directory(status)) fs::remove(to, wrong);  // only removes an empty folder
   fs::create_symlink(from, to, wrong);
   if (wrong)
     return Error{Errc::unavailable,
@@ -102,19 +102,19 @@ int begin_trial(const std::string& folder, std::uint32_t number) {
   if (!record) return fail(record.error());
   if (auto status = OwnedFolder::open(trial_folder(folder, number)); !status) return fail(status.error());
   std::error_code ignored;
-  // What an interrupted trial reported is not this one's.
+  // Reports of an interrupted trial do not belong to this one.
   for (const char* const name : {"/metrics.jsonl", "/mlruns", "/terminated"})
     fs::remove_all(trial_folder(folder, number) + name, ignored);
   if (!is_over(*record, folder)) return commands::exit_done;
   say(concat({"trial ", std::to_string(number), " does not start: limits.timeout of the sweep, ",
-              std::to_string(record->timeout_seconds), " s, is over"}));
+              std::to_string(record->timeout_seconds), " s, has passed"}));
   return commands::exit_failed;
 }
 
 int watch_trial(const std::string& folder, std::uint32_t number, const std::string& job) {
   const auto record = read_sweep_record(folder);
   if (!record) return fail(record.error());
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // the script's end is ours
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // ends with the script
   for (;;) {
     std::this_thread::sleep_for(watch_interval);
     const std::string why = judge(*record, folder, number);

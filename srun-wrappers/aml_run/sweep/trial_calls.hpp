@@ -1,4 +1,4 @@
-// What the scripts of a sweep ask aml-run; each returns the exit status.
+// Calls of aml-run in the scripts of a sweep; each returns the exit status.
 #pragma once
 
 #include <cstdint>
@@ -6,10 +6,10 @@
 
 namespace amldist::run {
 
-/// Whether a trial may start, or the sweep's time is over. Removes what an interrupted one reported.
+/// Whether a trial may start, or the sweep's time has passed. Removes the reports of an interrupted one.
 [[nodiscard]] int begin_trial(const std::string& folder, std::uint32_t number);
 
-/// Cancels `job`, which is the trial, when the policy says so; ends with the script that started it.
+/// Cancels `job`, which is the trial, when the policy demands it; ends with the script that started it.
 [[nodiscard]] int watch_trial(const std::string& folder, std::uint32_t number, const std::string& job);
 
 /// Puts the best trial's outputs in their places.

@@ -7,7 +7,7 @@
 namespace amldist::run {
 namespace {
 
-/// What is the same in every place that bash reads.
+/// The characters that mean the same everywhere in bash.
 bool is_harmless(std::string_view value) {
   constexpr std::string_view marks = "_@%+=:,./-";
   return !value.empty() && std::ranges::all_of(value, [&](char c) {
@@ -78,9 +78,9 @@ Result<std::string> LiteralPlace::write(std::string_view value) {
   word_begins_ = false;
   std::string out;
   if (escaped_ && quoting_ != Quoting::uncertain) {
-    return Error{Errc::invalid_argument, "stands behind a backslash: take the backslash away"};
+    return Error{Errc::invalid_argument, "follows a backslash: remove the backslash"};
   }
-  if (behind_dollar_) return Error{Errc::invalid_argument, "stands behind a $: take the $ away"};
+  if (behind_dollar_) return Error{Errc::invalid_argument, "follows a $: remove the $"};
   switch (quoting_) {
     case Quoting::bare:
       return shell::quote(value);
@@ -103,7 +103,7 @@ Result<std::string> LiteralPlace::write(std::string_view value) {
   if (is_harmless(value)) return std::string(value);
   return Error{
       Errc::invalid_argument,
-      "has characters that bash acts on, and stands where it cannot be told how bash reads them: write it as a "
+      "has characters that are special to bash, at a place where it is unclear how bash reads them: write it as a "
       "word of its own, in front of here-documents, backticks, $'...' and \"$(...)\""};
 }
 

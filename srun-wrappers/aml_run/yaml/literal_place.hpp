@@ -1,5 +1,5 @@
-// Where in a bash command a value stands, as far as that can be told with certainty, so that it can be written as one
-// word there.
+// The context of a value in a bash command, as far as it can be determined with certainty, so that the value can be
+// written as one word there.
 #pragma once
 
 #include <optional>
@@ -11,17 +11,17 @@
 namespace amldist::run {
 
 /// Follows the text of a command. Constructs in which bash's reading depends on more than quotes (a here-document,
-/// `$'`, a backtick, `$(` or `${` in double quotes) make every later place uncertain, and no guess is made there.
+/// `$'`, a backtick, `$(` or `${` in double quotes) make every later place uncertain; no guess is made there.
 class LiteralPlace {
  public:
-  /// Reads on over a part of the command.
+  /// Reads a part of the command.
   void follow(std::string_view part);
 
   /// `value` as one word, or as a part of one, at the present place. Errors: invalid_argument, the place is uncertain
-  /// and bash would act on the value (the sentence without its subject).
+  /// and the value has characters that are special to bash (the sentence without its subject).
   [[nodiscard]] Result<std::string> write(std::string_view value);
 
-  /// The quote in which the present place is, '\0' outside quotes; nullopt: the place is uncertain.
+  /// The quote that encloses the present place, '\0' outside quotes; nullopt if the place is uncertain.
   [[nodiscard]] std::optional<char> quote() const noexcept;
 
  private:

@@ -55,7 +55,7 @@ std::optional<std::uint64_t> number_in_base(std::string_view text, int base) {
   return wrong == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
-/// The parts behind the first of "190:20:30": two digits at most, less than 60.
+/// The parts after the first of "190:20:30": two digits at most, less than 60.
 bool are_sixtieths(const std::vector<std::string_view>& parts) {
   return std::all_of(parts.begin() + 1, parts.end(), [](std::string_view part) {
     const bool fits = part.size() == 1 || (part.size() == 2 && part.front() >= '0' && part.front() <= '5');
@@ -63,7 +63,7 @@ bool are_sixtieths(const std::vector<std::string_view>& parts) {
   });
 }
 
-/// The digits of a whole number in base ten; empty: the text is not one.
+/// The digits of a whole number in base ten; empty if the text is not one.
 std::string whole_number(std::string_view text) {
   if (text.empty() || !is_digit(text.front())) return {};
   const std::string_view prefix = text.substr(0, 2);

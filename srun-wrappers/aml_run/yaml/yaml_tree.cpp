@@ -23,7 +23,7 @@ SourceLocation location_of(const YAML::Mark& mark) {
   return {static_cast<std::size_t>(mark.line) + 1, static_cast<std::size_t>(mark.column) + 1};
 }
 
-/// What the tree refuses, on its way out of yaml-cpp.
+/// An error of the tree, on its way out of yaml-cpp.
 struct ParseRefusal {
   Error error;
 };
@@ -39,8 +39,7 @@ bool is_null_word(std::string_view text) {
   return text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL";
 }
 
-/// yaml-cpp writes \N (U+0085) and \_ (U+00A0) as one byte each. The file is UTF-8, so a byte that is not comes from
-/// them.
+/// yaml-cpp writes \N (U+0085) and \_ (U+00A0) as one byte each. The file is UTF-8, so an invalid byte comes from them.
 std::string repaired_escapes(std::string text) {
   for (std::size_t at = shell::utf8_length(text); at < text.size();
        at += 2 + shell::utf8_length(std::string_view(text).substr(at + 2))) {
@@ -56,7 +55,7 @@ class Builder : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark& /*mark*/) override {}
   void OnDocumentEnd() override {}
-  /// yaml-cpp takes nearly every character into a name, and with it what others read as the value.
+  /// yaml-cpp accepts nearly every character in a name, and so includes what others read as the value.
   void OnAnchor(const YAML::Mark& mark, const std::string& name) override {
     const bool plain = std::ranges::all_of(name, [](char c) {
       return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-';
@@ -77,7 +76,7 @@ class Builder : public YAML::EventHandler {
     value.location = location_of(mark);
     const bool is_text = tag == "tag:yaml.org,2002:str";  // !!str
     if (!is_text && tag != "!" && tag != "?" && !tag.empty()) refuse_tag(mark, tag);
-    value.plain = tag != "!" && !is_text;  // "!": yaml-cpp's word for a scalar in quotes, or behind | and >
+    value.plain = tag != "!" && !is_text;  // "!": yaml-cpp's tag of a scalar in quotes, or after | and >
     if (tag == "!") last_quoted = value.location;
     value.kind = value.plain && is_null_word(text) ? YamlKind::null : YamlKind::scalar;
     value.text = repaired_escapes(text);
@@ -188,7 +187,7 @@ class Builder : public YAML::EventHandler {
     parent.key = YamlEntry{value.text, value.location, {}, !value.plain};
   }
 
-  /// Puts in what "<<" names: keys that the map does not have itself, of earlier maps before later ones.
+  /// Inserts what "<<" names: keys that the map does not have itself, earlier maps first.
   void merge(YamlValue& map) {
     const auto found = std::ranges::find(map.entries, "<<", &YamlEntry::key);
     if (found == map.entries.end() || found->quoted) return;
@@ -238,12 +237,12 @@ std::optional<SourceLocation> indenting_tab(std::string_view text, const SourceL
   return std::nullopt;
 }
 
-/// yaml-cpp takes the end of the file for the quote that is missing, which then swallows the keys behind it.
+/// yaml-cpp takes the end of the file for the missing quote, which then swallows the keys after it.
 bool closes_quote(std::string_view text, const SourceLocation& location) {
   std::size_t at = 0;
   for (std::size_t line = 1; line < location.line && at != std::string_view::npos; ++line) at = text.find('\n', at) + 1;
   at += location.column - 1;
-  if (at >= text.size() || (text[at] != '"' && text[at] != '\'')) return true;  // behind | or >
+  if (at >= text.size() || (text[at] != '"' && text[at] != '\'')) return true;  // after | or >
   const char quote = text[at];
   for (++at; at < text.size(); ++at) {
     const bool escapes = quote == '"' && text[at] == '\\';
@@ -262,7 +261,7 @@ Error parse_error(std::string_view file, std::string_view text, const YAML::Exce
   return error_at(file, location, concat({"this is not YAML: ", problem.msg}));
 }
 
-/// What a parser need not look at: too long, or no text.
+/// Texts that are not parsed: too long, or not text.
 Result<void> check_text(std::string_view file, std::string_view text) {
   if (text.size() > longest_yaml) {
     return Error{Errc::limit, concat({file, " is ", std::to_string(text.size() / 1024), " KiB long: at most ",

@@ -1,5 +1,5 @@
-// A YAML document as a tree of values that know where they stand. Read with limits, since a job file is anybody's text:
-// size, depth, and the number of values after aliases are written out.
+// A YAML document as a tree of values with their locations. Read with limits, because a job file may come from anybody:
+// size, depth, and the number of values after aliases are expanded.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace amldist::run {
 struct SourceLocation {
   std::size_t line = 0;
   std::size_t column = 0;
-  std::shared_ptr<const std::string> file = {};  ///< another file than the one that is spoken of: a component's
+  std::shared_ptr<const std::string> file = {};  ///< the file, if it is not the main one: a component's
 };
 
 struct YamlEntry;
@@ -28,9 +28,9 @@ struct YamlValue {
   Kind kind = Kind::null;
   SourceLocation location;
   std::string text;   ///< of a scalar, as written
-  bool plain = true;  ///< a scalar without quotes: `true` and `4` are then no text
+  bool plain = true;  ///< a scalar without quotes: `true` and `4` are then not texts
   std::vector<YamlValue> items;
-  std::vector<YamlEntry> entries;  ///< of a map, in the order of the file; no key twice
+  std::vector<YamlEntry> entries;  ///< of a map, in the order of the file; keys are unique
 
   [[nodiscard]] const YamlValue* find(std::string_view key) const;
   [[nodiscard]] YamlValue* find(std::string_view key);
@@ -41,7 +41,7 @@ struct YamlValue {
   /// A scalar in quotes, or a plain one.
   [[nodiscard]] static YamlValue scalar(std::string text, const SourceLocation& location, bool plain = false);
   [[nodiscard]] static YamlValue map(const SourceLocation& location);
-  /// Sets `key` of a map, in its old place if it is there.
+  /// Sets `key` of a map, at its old place if it exists.
   void put(std::string_view key, YamlValue value);
   void erase(std::string_view key);
 };
@@ -50,12 +50,12 @@ struct YamlEntry {
   std::string key;
   SourceLocation location;  ///< of the key
   YamlValue value;
-  bool quoted = false;  ///< the key is in quotes: "<<" is then no merge key
+  bool quoted = false;  ///< the key is in quotes: "<<" is then not a merge key
 };
 
 inline constexpr std::size_t longest_yaml = std::size_t{256} * 1024;  ///< bytes
-inline constexpr std::size_t deepest_yaml = 32;                       ///< lists and maps in one another
-inline constexpr std::size_t most_yaml_values = 20000;                ///< with aliases written out
+inline constexpr std::size_t deepest_yaml = 32;                       ///< nested lists and maps
+inline constexpr std::size_t most_yaml_values = 20000;                ///< with aliases expanded
 
 /// "job.yml:7:3: ".
 [[nodiscard]] std::string show_location(std::string_view file, const SourceLocation& location);
@@ -67,13 +67,13 @@ inline constexpr std::size_t most_yaml_values = 20000;                ///< with 
 /// Parses `text`, which is `file` in messages. The document must be one map.
 [[nodiscard]] Result<YamlValue> parse_yaml(std::string_view file, std::string_view text);
 
-/// The key under which a value stands, as --set names it ("jobs.train.inputs.data"); empty: no value begins there.
+/// The key of a value, as --set names it ("jobs.train.inputs.data"); empty if no value begins there.
 [[nodiscard]] std::string key_at(const YamlValue& root, const SourceLocation& location);
 
-/// Says of a whole tree that it comes from `file`, for messages.
+/// Marks a whole tree as coming from `file`, for messages.
 void name_source(YamlValue& root, const std::string& file);
 
-/// Sets the scalar at `path` ("inputs.data.path"), making maps on the way; a value that was there is replaced.
+/// Sets the scalar at `path` ("inputs.data.path"), making maps on the way; an existing value is replaced.
 [[nodiscard]] Result<void> set_yaml(YamlValue& root, std::string_view path, std::string_view value);
 
 }  // namespace amldist::run

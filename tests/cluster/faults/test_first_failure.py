@@ -110,7 +110,7 @@ def test_ends_are_named(cluster, death, end):
 
 def test_a_program_that_is_not_there(cluster):
     found = first_failure(cluster.run(f"{STEP} -N1 -n2 /no/such/program").err)
-    assert found["end"] == "exit status 2" and found["advice"] == "all 2 tasks ended so", found[0]
+    assert found["end"] == "exit status 2" and found["advice"] == "all 2 tasks ended this way", found[0]
 
 
 @pytest.mark.parametrize("command", [f"{STEP} -N4 -n8 true", f"{STEP} -N2 -n2 -K true", f"{STEP} -N1 -n1 sleep 1.5",
@@ -212,7 +212,7 @@ def test_a_cancelled_step_is_told_as_what_it_is(cluster, workdir):
     job = script(workdir, f"{STEP} {UP} >{workdir}/out &", until_up(workdir / "out", 4), "scancel $SLURM_JOB_ID.0", "wait",
                  "exit 0")
     _, out = cluster.job_output(f"-N2 -n4 {job}", workdir)
-    assert first_failure(out)["advice"] == "all 4 tasks ended so, as when somebody cancels the step", out
+    assert first_failure(out)["advice"] == "all 4 tasks ended this way, as after scancel", out
 
 
 @pytest.mark.parametrize("limit", ["sbatch", "srun"])

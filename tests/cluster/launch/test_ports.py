@@ -48,7 +48,7 @@ def test_a_port_of_roots_is_not_tried_for_a_user(cluster):
     """slurmstepd could listen there, but the user's program could not; root must not act for the user."""
     refused = cluster.run("srun -w node1 -N1 -n2 --aml-dist=pytorch,master_port=22 true", user="alice")
     assert refused.status != 0 and len(refused.own_lines()) == 1, str(refused)
-    assert "port 22 on node1 is root's, as are all below 1024" in refused.own_lines()[0]
+    assert "port 22 on node1 needs root, as all ports below 1024" in refused.own_lines()[0]
     assert cluster.run("srun -w node1 -N1 -n1 --aml-dist=pytorch,master_port=22 true").status == 0
     tensorflow = cluster.run("srun -w node1 -N1 -n2 --aml-dist=tensorflow,master_port=1023 true", user="alice")
     assert tensorflow.status != 0 and "port 1023" in str(tensorflow.own_lines()), str(tensorflow)

@@ -338,7 +338,7 @@ def test_what_sbatch_refuses_is_one_sentence_and_nothing_is_submitted(cluster, w
                         ("--account=x --dependency=afterok:nothing", "dependency")):
         done = cluster.run(f"cd {workdir} && {command('aml-run', *words.split(), '--', 'true')}")
         assert done.status == 6 and said in done.err.lower(), str(done)
-        assert len(done.err.splitlines()) == 1 and done.err.startswith("aml-dist: Slurm does not take the job: "), str(done)
+        assert len(done.err.splitlines()) == 1 and done.err.startswith("aml-dist: Slurm does not accept the job: "), str(done)
     assert jobs(cluster) == []
 
 

@@ -259,7 +259,7 @@ def test_what_came_of_a_run_and_of_a_job_is_copied(cluster, workdir):
     assert (copy / "source1/o/x").read_text() == "source1\n" and (copy / "logs/end.out").is_file()
     assert not (copy / "jobs").exists() and not (copy / "state").exists()
     again = aml_run(cluster, workdir, "--download", "twelve-1", "--download-path", str(workdir / "my copies"))
-    assert again.status == 2 and "is there already" in again.err, str(again)
+    assert again.status == 2 and "exists already" in again.err, str(again)
     job = {"command": "echo said; echo kept > ${{outputs.o}}/file", "outputs": {"o": {"type": "uri_folder"}}}
     submitted = told(aml_run(cluster, workdir, write(workdir, job), "--wait", "--json"))
     number = str(submitted["job_id"])

@@ -10,7 +10,7 @@
 #
 # Without effect here:
 #   $schema: only editors read it.
-#   environment.image: no table of the administrator's says how images are run: prepare the software with
+#   environment.image: the administrator's table does not say how images are run: prepare the software with
 #   --setup, or choose a container with your site's option.
 
 cd -- /home/you/aml-run/mpi 2>/dev/null || {

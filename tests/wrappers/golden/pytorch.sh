@@ -14,7 +14,7 @@
 #   $schema: only editors read it.
 #   environment: an environment that is registered with Azure ML is not here: give environment.image, or
 #   prepare the software with --setup.
-#   compute: no table says what it is here: choose with --partition and --constraint.
+#   compute: this cluster's tables do not list it: choose with --partition and --constraint.
 
 cd -- /home/you/pytorch 2>/dev/null || {
     echo "aml-dist: the job's folder is not there on $HOSTNAME: "/home/you/pytorch >&2

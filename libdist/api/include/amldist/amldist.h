@@ -56,9 +56,9 @@ AMLDIST_API const char* amldist_last_error(void);
 typedef struct amldist_error {
   size_t struct_size;    /* set by the caller: sizeof(amldist_error) */
   int32_t code;          /* an amldist_status; 0: no call of this thread has failed */
-  int32_t rank;          /* in the communicator of the call: whom the sentence names (first), -1 if nobody */
-  uint64_t number;       /* of the call that did not end, 0 if there is none */
-  const char* operation; /* of that call, "allreduce"; "" if there is none */
+  int32_t rank;          /* in the communicator of the call: the (first) rank that the sentence names, or -1 */
+  uint64_t number;       /* of the call that did not end, or 0 */
+  const char* operation; /* of that call, "allreduce", or "" */
   const char* host;      /* of `rank`; "" if it is -1 */
   const char* message;   /* amldist_last_error() */
 } amldist_error;
@@ -196,7 +196,7 @@ typedef struct amldist_store {
   int (*get)(void* context, const char* key, void* value, size_t capacity, size_t* bytes, int timeout_ms);
 } amldist_store;
 
-/* A world that the caller describes. 0 and NULL stand for what the environment says. Since 0.1. */
+/* A world that the caller describes. 0 and NULL mean: as the environment says. Since 0.1. */
 typedef struct amldist_config {
   size_t struct_size;         /* set by the caller: sizeof(amldist_config) */
   int32_t rank;               /* of this process, if size is given */

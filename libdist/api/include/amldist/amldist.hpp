@@ -2,7 +2,7 @@
 //
 //   amldist::Communicator world = amldist::Communicator::init().value();
 //   std::vector<float> gradients = ...;
-//   if (auto done = world.allreduce(std::span(gradients), amldist::Op::avg); !done) die(done.message());
+//   if (auto status = world.allreduce(std::span(gradients), amldist::Op::avg); !status) die(status.message());
 //
 // Buffers are spans; the element type follows from them. Every function that can fail returns an Expected or a Status,
 // which the compiler does not let you ignore. Units, shapes, thread safety and errors are those of amldist.h. Spans
@@ -80,7 +80,7 @@ enum class Op : int {
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  /// Of the call that this thread has just made.
+  /// The status of this thread's last call.
   static Status of(int status) { return status == AMLDIST_OK ? Status() : Status(status, amldist_last_error()); }
   Status(int status, std::string message) : status_(status), message_(std::move(message)) {}
 
@@ -94,7 +94,7 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-/// A value, or the status that says why there is none.
+/// A value, or the status that says why there is no value.
 template <typename T>
 class [[nodiscard]] Expected {
  public:
@@ -102,7 +102,7 @@ class [[nodiscard]] Expected {
   Expected(Status status) : status_(std::move(status)) {}  // NOLINT(google-explicit-constructor)
   [[nodiscard]] bool ok() const noexcept { return value_.has_value(); }
   explicit operator bool() const noexcept { return ok(); }
-  /// Throws std::bad_optional_access where there is none.
+  /// Throws std::bad_optional_access if there is no value.
   [[nodiscard]] T& value() & { return value_.value(); }
   [[nodiscard]] T value() && { return std::move(value_).value(); }
   T& operator*() & { return *value_; }
@@ -118,7 +118,7 @@ class [[nodiscard]] Expected {
 /// Release of the library, "MAJOR.MINOR.PATCH".
 [[nodiscard]] inline std::string_view version() noexcept { return amldist_version(); }
 
-/// Who this process is in its step, without a communicator.
+/// The identity of this process in its step, without a communicator.
 [[nodiscard]] inline Expected<amldist_identity> get_identity() {
   amldist_identity identity = {};
   identity.struct_size = sizeof identity;
@@ -143,7 +143,7 @@ inline void set_interrupt(amldist_interrupt_function function, void* context = n
 /// Checks an option text as srun does: "pytorch,master_port=6105".
 inline Status check_option(const std::string& text) { return Status::of(amldist_check_option(text.c_str())); }
 
-/// What `aml-dist check` finds on this node.
+/// The result of `aml-dist check` on this node.
 struct NodeVerification {
   amldist_verdict verdict = AMLDIST_VERDICT_SKIP;
   std::string json;  ///< the object of aml-dist-check(1)
@@ -167,13 +167,13 @@ struct Blocks {
   std::span<const std::size_t> offsets;
 };
 
-/// Of a message: a receive gets one with the same number, 0 or more.
+/// Tag of a message: a receive gets one with the same number, 0 or more.
 struct Tag {
   int number = 0;
 };
 inline constexpr int any_source = AMLDIST_ANY_SOURCE;
 
-/// A call in progress. Move-only; its end is waited for at destruction.
+/// A call in progress. Move-only; the destructor waits for its end.
 class [[nodiscard]] Request {
  public:
   explicit Request(amldist_request* request) noexcept : request_(request) {}
@@ -194,14 +194,14 @@ class [[nodiscard]] Request {
     if (status != AMLDIST_OK) return Status::of(status);
     return done != 0;
   }
-  /// The same, after at most so long.
+  /// The same, after waiting at most this long.
   [[nodiscard]] Expected<bool> wait_for(std::chrono::milliseconds most) {
     int done = 0;
     const int status = amldist_wait_for(&request_, static_cast<int>(most.count()), &done);
     if (status != AMLDIST_OK) return Status::of(status);
     return done != 0;
   }
-  /// amldist_on_complete(): `function` is called once, with `context`, by whoever completes the call.
+  /// amldist_on_complete(): `function` is called once, with `context`, by the thread that completes the call.
   Status on_complete(amldist_complete_function function, void* context) {
     return Status::of(amldist_on_complete(request_, function, context));
   }
@@ -243,7 +243,7 @@ class Communicator {
     if (status != AMLDIST_OK) return Status::of(status);
     return Communicator(comm);
   }
-  /// A world whose ranks find each other by a store of the caller's.
+  /// A world whose ranks find each other through a store of the caller.
   static Expected<Communicator> init(const amldist_store& store, int rank, int size,
                                      std::chrono::milliseconds timeout = {}) {
     amldist_comm* comm = nullptr;
@@ -296,10 +296,10 @@ class Communicator {
     if (share(recv) < send.size()) return too_short("allgather");
     return Status::of(amldist_allgather(get(), send.data(), recv.data(), send.size(), type<T>()));
   }
-  /// send has as many elements as `blocks` says of this rank.
+  /// send has as many elements as `blocks` has for this rank.
   template <Element T>
   Status allgatherv(std::span<const T> send, std::span<T> recv, Blocks blocks) {
-    if (Status fits = check("allgatherv", blocks, recv.size()); !fits) return fits;
+    if (Status status = check("allgatherv", blocks, recv.size()); !status) return status;
     return Status::of(amldist_allgatherv(get(), send.data(), send.size(), recv.data(), blocks.counts.data(),
                                          blocks.offsets.data(), type<T>()));
   }
@@ -309,23 +309,23 @@ class Communicator {
     if (share(send) < recv.size()) return too_short("reduce_scatter");
     return Status::of(amldist_reduce_scatter(get(), send.data(), recv.data(), recv.size(), type<T>(), raw(op)));
   }
-  /// recv gets as many elements as `blocks` says of this rank.
+  /// recv gets as many elements as `blocks` has for this rank.
   template <Element T>
   Status reduce_scatterv(std::span<const T> send, std::span<T> recv, Blocks blocks, Op op = Op::sum) {
-    if (Status fits = check_shares("reduce_scatterv", blocks, send.size(), recv.size()); !fits) return fits;
+    if (Status status = check_shares("reduce_scatterv", blocks, send.size(), recv.size()); !status) return status;
     return Status::of(amldist_reduce_scatterv(get(), send.data(), recv.data(), blocks.counts.data(),
                                               blocks.offsets.data(), type<T>(), raw(op)));
   }
   /// Both have size() equal parts.
   template <Element T>
   Status alltoall(std::span<const T> send, std::span<T> recv) {
-    if (Status fits = check_alltoall(send.size(), recv.size()); !fits) return fits;
+    if (Status status = check_alltoall(send.size(), recv.size()); !status) return status;
     return Status::of(amldist_alltoall(get(), send.data(), recv.data(), share(send), type<T>()));
   }
   template <Element T>
   Status alltoallv(std::span<const T> send, Blocks send_blocks, std::span<T> recv, Blocks recv_blocks) {
-    if (Status fits = check("alltoallv", send_blocks, send.size()); !fits) return fits;
-    if (Status fits = check("alltoallv", recv_blocks, recv.size()); !fits) return fits;
+    if (Status status = check("alltoallv", send_blocks, send.size()); !status) return status;
+    if (Status status = check("alltoallv", recv_blocks, recv.size()); !status) return status;
     return Status::of(amldist_alltoallv(get(), send.data(), send_blocks.counts.data(), send_blocks.offsets.data(),
                                         recv.data(), recv_blocks.counts.data(), recv_blocks.offsets.data(), type<T>()));
   }
@@ -351,7 +351,7 @@ class Communicator {
   Status send(std::span<const T> data, int peer, Tag tag) {
     return Status::of(amldist_send_tagged(get(), data.data(), data.size(), type<T>(), peer, tag.number));
   }
-  /// peer: any_source for whichever comes first; `source` becomes the sender's rank.
+  /// peer: any_source for the first to arrive; `source` becomes the sender's rank.
   template <Element T>
   Status recv(std::span<T> data, int peer, Tag tag, int* source = nullptr) {
     return Status::of(amldist_recv_tagged(get(), data.data(), data.size(), type<T>(), peer, tag.number, source));
@@ -396,7 +396,7 @@ class Communicator {
   }
   template <Element T>
   Expected<Request> iallgatherv(std::span<const T> send, std::span<T> recv, Blocks blocks) {
-    if (Status fits = check("iallgatherv", blocks, recv.size()); !fits) return fits;
+    if (Status status = check("iallgatherv", blocks, recv.size()); !status) return status;
     return begin([&](amldist_request** request) {
       return amldist_iallgatherv(get(), send.data(), send.size(), recv.data(), blocks.counts.data(),
                                  blocks.offsets.data(), type<T>(), request);
@@ -411,7 +411,7 @@ class Communicator {
   }
   template <Element T>
   Expected<Request> ireduce_scatterv(std::span<const T> send, std::span<T> recv, Blocks blocks, Op op = Op::sum) {
-    if (Status fits = check_shares("ireduce_scatterv", blocks, send.size(), recv.size()); !fits) return fits;
+    if (Status status = check_shares("ireduce_scatterv", blocks, send.size(), recv.size()); !status) return status;
     return begin([&](amldist_request** request) {
       return amldist_ireduce_scatterv(get(), send.data(), recv.data(), blocks.counts.data(), blocks.offsets.data(),
                                       type<T>(), raw(op), request);
@@ -419,15 +419,15 @@ class Communicator {
   }
   template <Element T>
   Expected<Request> ialltoall(std::span<const T> send, std::span<T> recv) {
-    if (Status fits = check_alltoall(send.size(), recv.size()); !fits) return fits;
+    if (Status status = check_alltoall(send.size(), recv.size()); !status) return status;
     return begin([&](amldist_request** request) {
       return amldist_ialltoall(get(), send.data(), recv.data(), share(send), type<T>(), request);
     });
   }
   template <Element T>
   Expected<Request> ialltoallv(std::span<const T> send, Blocks send_blocks, std::span<T> recv, Blocks recv_blocks) {
-    if (Status fits = check("ialltoallv", send_blocks, send.size()); !fits) return fits;
-    if (Status fits = check("ialltoallv", recv_blocks, recv.size()); !fits) return fits;
+    if (Status status = check("ialltoallv", send_blocks, send.size()); !status) return status;
+    if (Status status = check("ialltoallv", recv_blocks, recv.size()); !status) return status;
     return begin([&](amldist_request** request) {
       return amldist_ialltoallv(get(), send.data(), send_blocks.counts.data(), send_blocks.offsets.data(), recv.data(),
                                 recv_blocks.counts.data(), recv_blocks.offsets.data(), type<T>(), request);
@@ -491,15 +491,15 @@ class Communicator {
     return out == nullptr ? std::optional<Communicator>() : std::optional(Communicator(out));
   }
 
-  /// After a loss: the ranks that are left, as a communicator of their own. This one stays until it is finalized.
+  /// After a loss: a communicator of the remaining ranks. This one stays until it is finalized.
   Expected<Communicator> shrink() {
     amldist_comm* survivors = nullptr;
     const int status = amldist_shrink(get(), &survivors);
     if (status != AMLDIST_OK) return Status::of(status);
     return Communicator(survivors);
   }
-  /// `flags` becomes the bitwise AND of what the ranks that are left gave, also where the status is AMLDIST_EPEER: then
-  /// ranks were lost. The same on all of them.
+  /// `flags` becomes the bitwise AND of the remaining ranks' flags, also if the status is AMLDIST_EPEER: then ranks
+  /// were lost. The same on all of them.
   Status agree(int& flags) { return Status::of(amldist_agree(get(), &flags)); }
 
   template <Element T>
@@ -523,7 +523,7 @@ class Communicator {
   Status set_deterministic(bool on) { return Status::of(amldist_set_deterministic(get(), on ? 1 : 0)); }
   /// CUDA stream (cudaStream_t) for calls on device buffers; nullptr: the default stream.
   Status set_stream(void* stream) { return Status::of(amldist_set_stream(get(), stream)); }
-  /// Takes the lines that would go to standard error; nullptr: standard error again.
+  /// Receives the lines that would go to standard error; nullptr: standard error again.
   Status set_log(amldist_log_function function, void* context = nullptr) {
     return Status::of(amldist_set_log(get(), function, context));
   }
@@ -575,7 +575,7 @@ class Communicator {
   }
   /// Whether `blocks` has one entry per rank, all within `elements`.
   [[nodiscard]] Status check_shares(const char* operation, Blocks blocks, std::size_t given, std::size_t taken) const {
-    if (Status fits = check(operation, blocks, given); !fits) return fits;
+    if (Status status = check(operation, blocks, given); !status) return status;
     return taken < blocks.counts[static_cast<std::size_t>(rank())] ? too_short(operation) : Status();
   }
   [[nodiscard]] Status check(const char* operation, Blocks blocks, std::size_t elements) const {

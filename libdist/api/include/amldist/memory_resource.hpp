@@ -4,7 +4,7 @@
 //   std::pmr::unsynchronized_pool_resource pool(&memory);      // where there are many small ones
 //   std::pmr::vector<float> gradients(count, &pool);
 //
-// Needs C++20 and exceptions, since std::pmr reports by them that there is no memory.
+// Needs C++20 and exceptions, because std::pmr reports with them that memory is exhausted.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,15 @@
 
 namespace amldist {
 
-/// amldist_alloc() as a memory resource. It must outlive its containers, and go before its communicator. Each
-/// allocation takes whole pages, so a pool belongs in front of it where they are many. Not thread-safe, as calls of
-/// the communicator are not. Throws std::bad_alloc; amldist_last_error() has the reason.
+/// amldist_alloc() as a memory resource. It must outlive its containers, and be destroyed before its communicator. Each
+/// allocation takes whole pages, so use a pool in front of it for many small ones. Not thread-safe, like the
+/// communicator's calls. Throws std::bad_alloc; amldist_last_error() has the reason.
 class MemoryResource final : public std::pmr::memory_resource {
  public:
   explicit MemoryResource(const Communicator& comm) noexcept : comm_(comm.get()) {}
 
  private:
-  /// What amldist_alloc() aligns to.
+  /// The alignment of amldist_alloc().
   static constexpr std::size_t page = 4096;
 
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {

@@ -57,7 +57,7 @@ class Reducer {
     return Status::of(amldist_reducer_bind(reducer_.get(), tensor, data.data()));
   }
   Status ready(std::size_t tensor) { return Status::of(amldist_reducer_ready(reducer_.get(), tensor)); }
-  /// Collective calls that a step takes. Fixes the layout as the first view does.
+  /// Collective calls per step. Fixes the layout as the first view does.
   [[nodiscard]] Expected<int> calls() {
     const int calls = amldist_reducer_calls(reducer_.get());
     if (calls < 0) return Status::of(calls);

@@ -1,4 +1,4 @@
-"""``python -m amldist``: what was found here. Exit status: 0 done, 1 something is broken, 2 wrong usage."""
+"""``python -m amldist``: reports what was found here. Exit status: 0 done, 1 something is broken, 2 wrong usage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an array is to the library: an address, a number of elements and their type. Nothing is copied."""
+"""An array as the library sees it: an address, a number of elements and their type. Nothing is copied."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _read_only_address(view: memoryview) -> Optional[int]:
     buffer = _PyBuffer()
     _get_buffer(view, ctypes.byref(buffer), 0x20 | 0x18)  # PyBUF_C_CONTIGUOUS
     address: Optional[int] = buffer.buf
-    _release_buffer(ctypes.byref(buffer))  # the memoryview goes on holding the memory
+    _release_buffer(ctypes.byref(buffer))  # the memoryview still holds the memory
     return address
 
 
@@ -148,7 +148,7 @@ def _of_capsule(capsule: Any, what: str) -> Array:
     if count and not _is_contiguous(tensor):
         raise ValueError(f"{what} is not contiguous: pass a contiguous copy of it")
     if tensor.device_type not in (*_HOST_DEVICES, *_CUDA_DEVICES):
-        raise ValueError(f"{what} lies on a device of DLPack's type {tensor.device_type}: only CPU and CUDA can be used")
+        raise ValueError(f"{what} lies on a device of DLPack's type {tensor.device_type}: use CPU or CUDA")
     address = (tensor.data or 0) + int(tensor.byte_offset)
     return Array(address if count else None, count, kind, capsule, tensor.device_type in _CUDA_DEVICES)
 
@@ -171,7 +171,7 @@ def array_of(array: Any, what: str, writable: bool) -> Array:
         try:
             capsule = array.__dlpack__()
         except (BufferError, RuntimeError, TypeError) as error:
-            raise ValueError(f"{what} cannot be lent by DLPack: {error}") from error
+            raise ValueError(f"{what} cannot be exported by DLPack: {error}") from error
         return _of_capsule(capsule, what)
     raise TypeError(
         f"{what} is a {type(array).__name__}: pass an object with the buffer protocol (NumPy, array.array, bytearray) "
@@ -188,7 +188,7 @@ def operator_of(op: str) -> int:
 
 
 def type_of(dtype: Any) -> int:
-    """Number of an element type, by a name such as "float32" or anything whose name that is. Errors: TypeError."""
+    """Number of an element type, by a name such as "float32" or an object with such a name. Errors: TypeError."""
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", str(dtype))
     kind = TYPES.get(str(name).rpartition(".")[2])
     if kind is None:
@@ -207,7 +207,7 @@ def sizes_of(numbers: Any, entries: int, what: str) -> Any:
 
 
 def offsets_of(counts: Any) -> list[int]:
-    """Where each rank's part begins if the parts lie one after the other."""
+    """Where each rank's part begins if the parts are adjacent."""
     offsets, total = [], 0
     for count in counts:
         offsets.append(total)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     _P = ParamSpec("_P")
 
 _Shape = Union[int, Sequence[int]]
-#: Of a call: what it returns, what has to be kept meanwhile, and the library's arguments.
+#: A call's return value, the objects that must be kept meanwhile, and the library's arguments.
 _Prepared = tuple[Any, object, tuple[Any, ...]]
 
 
@@ -45,7 +45,7 @@ def _same_type(first: Array, second: Array, operation: str) -> None:
 def _in_both_forms(
     prepare: Callable[Concatenate[Communicator, _P], _Prepared],
 ) -> tuple[Callable[Concatenate[Communicator, _P], Any], Callable[Concatenate[Communicator, _P], Request]]:
-    """A call that waits, and the same without waiting, of what makes the arguments of both."""
+    """A blocking call and its non-blocking form, from a function that makes the arguments of both."""
     name = prepare.__name__[1:]
     blocking, starting = getattr(lib, f"amldist_{name}"), getattr(lib, f"amldist_i{name}")
 
@@ -134,7 +134,7 @@ class Communicator:
         """False once the communicator has failed. Any thread may ask at any time."""
         return self._handle is not None and lib.amldist_health(self._handle) == 0
 
-    # ---- how a call goes ----
+    # ---- making a call ----
 
     def _abort_quietly(self) -> None:
         if self._handle is not None:
@@ -359,7 +359,7 @@ class Communicator:
         return Communicator(handle.value or 0)
 
     def _agreement(self, function: Callable[[], int]) -> None:
-        """Runs a call that an abort does not end, but that Ctrl-C shall."""
+        """Runs a call that an abort does not end, but that Ctrl-C must end."""
         error: Optional[Exception] = None
 
         def work() -> int:
@@ -405,7 +405,7 @@ class Communicator:
         return _shaped(raw, kind, extents)
 
     def free(self, array: Any) -> None:
-        """Gives memory of allocate() back. No rank may still be in a call that uses it. Errors: ValueError."""
+        """Frees memory of allocate(). No rank may still be in a call that uses it. Errors: ValueError."""
         check(lib.amldist_free(self._handle, array_of(array, "free: the array", True).address))
 
     def reducer(self, counts: Sequence[int], dtype: Any = "float32", op: str = "avg", **options: int) -> Reducer:

@@ -63,7 +63,7 @@ _CLASSES: dict[int, type[Error]] = {
 
 
 def last_error(status: int) -> Exception:
-    """The exception for what this thread's last call of the library failed with."""
+    """The exception for the error of this thread's last call of the library."""
     told = _library.ErrorStruct(ctypes.sizeof(_library.ErrorStruct))
     _library.lib.amldist_get_error(ctypes.byref(told))
     message = _library.text(told.message) or f"the library returned {status}"
@@ -77,7 +77,7 @@ def last_error(status: int) -> Exception:
 
 
 def raise_last(status: int) -> NoReturn:
-    """Raises what this thread's last call of the library failed with."""
+    """Raises the error of this thread's last call of the library."""
     raise last_error(status)
 
 

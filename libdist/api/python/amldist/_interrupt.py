@@ -38,7 +38,7 @@ _ask = InterruptFunction(_answer.send)
 
 
 def watch() -> None:
-    """Has the library ask, where the calling thread is the main one. Nothing else receives signals in Python."""
+    """Lets the library ask for interrupts if the calling thread is the main one: no other thread handles signals in Python."""
     if threading.current_thread() is threading.main_thread():
         lib.amldist_set_interrupt(_ask, None)
 
@@ -52,8 +52,8 @@ def check() -> None:
 
 
 def apart(function: Callable[[], int], leave: Callable[[], object]) -> int:
-    """Runs a call that the library does not ask in, in a thread of its own, and waits for it. Whoever is interrupted
-    meanwhile leaves it to itself; ``leave`` is then called, at once or when the call has ended."""
+    """Runs a call in which the library does not ask for interrupts, in a thread of its own, and waits for it. If the wait
+    is interrupted, the call is left alone; ``leave`` is then called, at once or when the call has ended."""
     if threading.current_thread() is not threading.main_thread():
         return function()
     lock, done, left, results = threading.Lock(), threading.Event(), False, [0]

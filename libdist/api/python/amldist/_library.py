@@ -8,9 +8,9 @@ from ctypes import c_char_p, c_int, c_int32, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any, Optional
 
-#: What a program may set to use another library than the one in the package.
+#: A program may set it to use another library than the one in the package.
 VARIABLE = "AMLDIST_LIBRARY"
-#: The library's name where the loader finds it.
+#: The library's name for the loader.
 SONAME = "libamldist.so.0"
 
 StoreSet = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t)
@@ -180,7 +180,7 @@ def _prepared() -> tuple[ctypes.CDLL, str]:
         _declare(library)
     except AttributeError as error:
         raise ImportError(
-            f"amldist: {path} is older than this package ({error}). Install the two of one release."
+            f"amldist: {path} is older than this package ({error}). Install the same release of both."
         ) from None
     return library, path
 

@@ -12,7 +12,7 @@ from amldist._library import ReducerOptionsStruct, lib
 
 
 class World(Protocol):
-    """What a reducer needs of a communicator."""
+    """What a reducer needs from a communicator."""
 
     _handle: Optional[int]
 

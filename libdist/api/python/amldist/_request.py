@@ -11,7 +11,7 @@ from amldist import _errors, _interrupt
 from amldist._library import lib
 
 
-_SLICE_S = 0.05  #: Python's signal handlers run between two of these
+_SLICE_S = 0.05  #: Python's signal handlers run between two slices
 
 
 class Request:
@@ -70,7 +70,7 @@ class Request:
         return self._look(0)
 
     def _look(self, seconds: float) -> bool:
-        """Whether the call is complete, after waiting at most so long."""
+        """Whether the call is complete, after waiting at most this long."""
         if self._done or not self._lock.acquire(timeout=seconds):
             return self._done
         try:

@@ -24,7 +24,7 @@ class Store(Protocol):
 
 class _StoreBridge:
     """A store as the library calls it. Keeps the first exception that the store raised before it had the value: the library
-    asks again where nobody answers at the address that it got, and then that is what is wrong."""
+    asks again if no process answers at the address that it got, and then that is the error."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

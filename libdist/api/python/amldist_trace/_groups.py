@@ -1,4 +1,4 @@
-"""Hooks in torch.distributed: which groups there are, and each call on them."""
+"""Hooks in torch.distributed that record its groups and each call on them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Group:
 
 
 class Tracer:
-    """The one of this process. Nothing that it does may raise into PyTorch."""
+    """The recorder of this process. It must never raise into PyTorch."""
 
     def __init__(self) -> None:
         import torch
@@ -124,7 +124,7 @@ class Tracer:
     # ---- groups ----
 
     def initializing(self, rank: int, size: int) -> Optional[Callable[[bool], None]]:
-        """A rank has come to init_process_group(). The result is called when it has left it."""
+        """Called when a rank enters init_process_group(). The result is called when the rank leaves it."""
         recorder = self._open(rank, size)
         if recorder is None:
             return None
@@ -143,7 +143,7 @@ class Tracer:
         return left
 
     def find_groups(self) -> None:
-        """Adds the groups that are new, and closes those that are gone."""
+        """Adds the groups that are new, and closes those that no longer exist."""
         recorder, world = self._recorder, self._c10d._world
         if recorder is None:
             return
@@ -217,15 +217,15 @@ class Tracer:
                 recorder.end(ticket, True, group.slot, sequence)
                 return
             self._pending.append(Pending(ticket, group.slot, sequence, call.work))
-            if len(self._pending) > _MOST_PENDING:  # messages that nobody waits for: they stay open in the file
+            if len(self._pending) > _MOST_PENDING:  # messages that no caller waits for: they stay open in the file
                 del self._pending[0]
 
     def _has_failed(self, call: Pending) -> bool:
-        """A message's Work must not be waited for twice; it only ends when Python waits, which sees how."""
+        """A message's Work must not be waited for twice; it only ends when Python waits, and Python sees its result."""
         if call.sequence == 0:
             return False
         try:
-            self._real_wait(call.work)  # it has ended: this only raises what it has failed with
+            self._real_wait(call.work)  # it has ended: this only raises its error
         except Exception:
             return True
         return False
@@ -251,7 +251,7 @@ class Tracer:
             self._collect(self._recorder, _MOST_PENDING)
 
     def waiting(self, work: Any) -> Optional[Pending]:
-        """Python waits in this Work now; the result is for waited()."""
+        """Called when Python starts to wait in this Work; pass the result to waited()."""
         recorder = self._recorder
         if recorder is None or not self._pending or self._pid != os.getpid():
             return None
@@ -262,7 +262,7 @@ class Tracer:
         return found
 
     def waited(self, call: Pending, well: bool) -> None:
-        """It does not any more: the call has ended."""
+        """Called when that wait, and with it the call, has ended."""
         recorder = self._recorder
         if recorder is None:
             return
@@ -333,7 +333,7 @@ def _wrap_wait(tracer: Tracer, real: Callable[..., Any]) -> Callable[..., Any]:
     return wait
 
 
-#: What makes or ends groups, wherever PyTorch keeps the name.
+#: Functions that make or end groups, wherever PyTorch keeps the name.
 _MAKERS = ("_new_group_with_tag", "split_group", "shrink_group", "destroy_process_group")
 
 

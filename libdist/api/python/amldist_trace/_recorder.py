@@ -26,7 +26,7 @@ NO_SLOT = 0xFFFFFFFF
 
 _HEADER = struct.Struct("<QIIIIIIIIiIQQQQQQ128s256sI512s16sI")
 _ENDING_AT, _LATEST_AT, _RECORDED_AT = 44, 72, 88
-#: How often somebody has asked for this process's stacks, and up to which of these times they were written.
+#: How often this process's stacks were requested, and up to which request they were written.
 STACKS_WANTED_AT = _HEADER.size
 _STACKS_GIVEN_AT = STACKS_WANTED_AT + 4
 _SLOT = struct.Struct("<QIIQQIIIIiI72s")
@@ -85,7 +85,7 @@ def _own_folder(path: Path, given: bool) -> None:
     if not stat.S_ISDIR(status.st_mode):
         raise OSError(f"{path} is not a folder")
     if not given and (status.st_uid != os.geteuid() or status.st_mode & 0o077):
-        raise OSError(f"{path} belongs to somebody else, or is open to others")
+        raise OSError(f"{path} belongs to another user, or is open to others")
 
 
 def make_folder(step: str) -> Optional[Path]:
@@ -131,7 +131,7 @@ class Recorder:
             os.posix_fallocate(self._file, 0, length)
             try:
                 fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:  # some NFS: readers know less
+            except OSError:  # some NFS: readers learn less
                 pass
             self._map = mmap.mmap(self._file, length)
             self._describe()
@@ -227,7 +227,7 @@ class Recorder:
             _U64.pack_into(self._map, SLOTS_AT + slot * SLOT_BYTES + 24, sequence)
 
     def stacks_wanted(self) -> int:
-        """Another number than before: somebody asks for the stacks."""
+        """True if the number has changed: the stacks are requested."""
         return int(_U32.unpack_from(self._map, STACKS_WANTED_AT)[0])
 
     def give_stacks(self, number: int, text: str) -> None:

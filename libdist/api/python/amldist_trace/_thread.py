@@ -14,7 +14,7 @@ from amldist_trace._recorder import Recorder
 
 _PAUSE = 0.1  # seconds
 _TICK = 1.0
-_HERE = os.path.dirname(__file__)  # our wrappers are no news
+_HERE = os.path.dirname(__file__)  # our wrappers are of no interest
 
 
 def _function(frame: FrameType) -> str:

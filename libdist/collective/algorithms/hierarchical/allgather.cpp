@@ -43,13 +43,13 @@ Result<void> HierarchicalCollectives::allgather_by_leaders(const std::byte* send
   }
   const std::size_t bytes = of_nodes.sum() * unit;
   std::byte* const all = is_in_order ? recv : stage(bytes);
-  if (auto done = gather_in_node(send, all, own.view(), unit, 0); !done) return done;
+  if (auto status = gather_in_node(send, all, own.view(), unit, 0); !status) return status;
   if (leaders_) {
     const std::byte* const bundle = all + of_nodes.view().offset(topology_.own_node) * unit;
-    if (auto done = leaders_->allgather(bundle, all, of_nodes.view(), unit); !done) return done;
+    if (auto status = leaders_->allgather(bundle, all, of_nodes.view(), unit); !status) return status;
   }
   if (node_ != nullptr) {
-    if (auto done = node_->broadcast(all, bytes, 0); !done) return done;
+    if (auto status = node_->broadcast(all, bytes, 0); !status) return status;
   }
   for (std::size_t n = 0; !is_in_order && n < topology_.nodes.size(); ++n) {
     unpack(topology_.nodes[n], all + of_nodes.view().offset(n) * unit, recv, blocks, unit);
@@ -60,7 +60,7 @@ Result<void> HierarchicalCollectives::allgather_by_leaders(const std::byte* send
 /// Every rank gets the blocks of its peers on the other nodes, then the node's ranks share what they have.
 Result<void> HierarchicalCollectives::allgather_by_rails(const std::byte* send, std::byte* recv,
                                                          const calls::Blocks& blocks, std::size_t unit) {
-  if (auto done = exchange_over_rails(send, recv, blocks, unit); !done) return done;
+  if (auto status = exchange_over_rails(send, recv, blocks, unit); !status) return status;
   const auto& here = topology_.own_ranks();
   copy_bytes(recv + blocks.offset(static_cast<std::size_t>(here[topology_.own_index])) * unit, send,
              blocks.count(static_cast<std::size_t>(here[topology_.own_index])) * unit);
@@ -74,7 +74,7 @@ Result<void> HierarchicalCollectives::allgather_by_rails(const std::byte* send, 
         shared.add(is_there ? blocks.count(rank) : 0, blocks.offset(rank));
       }
       const std::byte* const mine = recv + shared.view().offset(topology_.own_index) * unit;
-      if (auto done = node_->allgather(mine, recv, shared.view(), unit); !done) return done;
+      if (auto status = node_->allgather(mine, recv, shared.view(), unit); !status) return status;
     }
   }
   return {};

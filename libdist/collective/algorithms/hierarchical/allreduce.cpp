@@ -21,14 +21,14 @@ Result<void> HierarchicalCollectives::allreduce(const calls::Reduction& what) {
 
 Result<void> HierarchicalCollectives::allreduce_by_leaders(const calls::Reduction& what) {
   if (node_ != nullptr) {
-    if (auto done = node_->reduce(what, 0); !done) return done;
+    if (auto status = node_->reduce(what, 0); !status) return status;
   } else {
     copy_bytes(what.recv, what.send, what.count * size_of(what.type));
   }
   if (leaders_) {
     calls::Reduction between = what;
     between.send = what.recv;
-    if (auto done = leaders_->allreduce(between); !done) return done;
+    if (auto status = leaders_->allreduce(between); !status) return status;
   }
   return node_ != nullptr ? node_->broadcast(what.recv, what.count * size_of(what.type), 0) : Result<void>();
 }
@@ -51,12 +51,12 @@ Result<void> HierarchicalCollectives::allreduce_by_rails(const calls::Reduction&
   calls::Reduction mine = what;
   mine.recv = slice;
   if (node_ != nullptr) {
-    if (auto done = node_->reduce_scatter(mine, blocks); !done) return done;
+    if (auto status = node_->reduce_scatter(mine, blocks); !status) return status;
   }
   if (rail_) {
     mine.send = slice;
     mine.count = counts[topology_.own_index];
-    if (auto done = rail_->allreduce(mine); !done) return done;
+    if (auto status = rail_->allreduce(mine); !status) return status;
   }
   return node_ != nullptr ? node_->allgather(slice, what.recv, blocks, unit) : Result<void>();
 }

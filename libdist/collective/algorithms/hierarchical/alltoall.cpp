@@ -22,7 +22,7 @@ Result<void> HierarchicalCollectives::alltoall(const std::byte* send, const call
   const calls::BlockList out = blocks_of_node(topology_.own_node, send_blocks);
   const calls::BlockList in = blocks_of_node(topology_.own_node, recv_blocks);
   if (node_ != nullptr) {
-    if (auto done = node_->alltoall(send, out.view(), recv, in.view(), unit); !done) return done;
+    if (auto status = node_->alltoall(send, out.view(), recv, in.view(), unit); !status) return status;
   } else {
     copy_bytes(block_of(recv, in.view(), 0, unit), block_of(send, out.view(), 0, unit), in.sum() * unit);
   }
@@ -36,9 +36,9 @@ Result<void> HierarchicalCollectives::alltoall_by_leaders(const std::byte* send,
   const std::size_t of_node = topology_.own_ranks().size() * of_rank;
   std::byte* const collected = stage(leaders_ ? 3 * of_node : 0);
   std::byte* const out = leaders_ ? collected + of_node : nullptr;  // only leaders have staging memory
-  if (auto done = gather_in_node(send, collected, calls::Blocks(of_rank), 1, 0); !done) return done;
+  if (auto status = gather_in_node(send, collected, calls::Blocks(of_rank), 1, 0); !status) return status;
   if (leaders_) {
-    if (auto done = exchange_bundles(collected, out, out + of_node, block); !done) return done;
+    if (auto status = exchange_bundles(collected, out, out + of_node, block); !status) return status;
   }
   return scatter_in_node(out, recv, calls::Blocks(of_rank), 1, 0);
 }
@@ -66,7 +66,7 @@ Result<void> HierarchicalCollectives::exchange_bundles(const std::byte* collecte
     }
     begin += bytes;
   }
-  if (auto done = transport_.exchange(sends, receives, *watchdog_); !done) return done;
+  if (auto status = transport_.exchange(sends, receives, *watchdog_); !status) return status;
   const std::byte* bundle = in;
   for (const auto& theirs : topology_.nodes) {
     for (const int rank : theirs) {

@@ -7,10 +7,10 @@ namespace amldist::collective {
 
 Result<void> HierarchicalCollectives::barrier() {
   if (node_ != nullptr) {
-    if (auto done = node_->barrier(); !done) return done;
+    if (auto status = node_->barrier(); !status) return status;
   }
   if (leaders_) {
-    if (auto done = leaders_->barrier(); !done) return done;
+    if (auto status = leaders_->barrier(); !status) return status;
   }
   return node_ != nullptr ? node_->barrier() : Result<void>();
 }

@@ -10,7 +10,7 @@ Result<void> HierarchicalCollectives::broadcast(std::byte* buffer, std::size_t b
   PeerCollectives between = agents(root);
   const int agent = between.group().ranks[topology_.own_node];
   if (is(agent)) {
-    if (auto done = between.broadcast(buffer, bytes, topology_.node_of(root)); !done) return done;
+    if (auto status = between.broadcast(buffer, bytes, topology_.node_of(root)); !status) return status;
   }
   if (node_ == nullptr) return {};
   return node_->broadcast(buffer, bytes, index_of(topology_.own_ranks(), agent));

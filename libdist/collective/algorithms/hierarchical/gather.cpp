@@ -40,7 +40,7 @@ Result<void> HierarchicalCollectives::gather_bundles(const std::byte* send, std:
   const calls::BlockList own = blocks_of_node(home, blocks);
   if (auto done = gather_in_node(send, recv, own.view(), unit, index_of(here, root)); !done || !is(root)) return done;
   const auto receives = bundles_of_others(recv, blocks, unit);
-  if (auto done = transport_.exchange({}, receives, *watchdog_); !done) return done;
+  if (auto status = transport_.exchange({}, receives, *watchdog_); !status) return status;
   for (const Message& bundle : receives) {
     const auto& theirs = topology_.nodes[topology_.node_of(bundle.peer)];
     if (!are_joined(theirs, blocks)) unpack(theirs, bundle.data, recv, blocks, unit);

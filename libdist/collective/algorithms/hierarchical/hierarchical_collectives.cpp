@@ -1,4 +1,4 @@
-// What all hierarchical algorithms share: leaders, rails, and the steps inside a node.
+// The parts that all hierarchical algorithms share: leaders, rails, and the steps inside a node.
 #include "collective/algorithms/hierarchical/hierarchical_collectives.hpp"
 
 #include <algorithm>

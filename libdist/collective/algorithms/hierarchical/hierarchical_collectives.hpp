@@ -27,7 +27,7 @@ class HierarchicalCollectives {
   [[nodiscard]] Result<void> allreduce(const calls::Reduction& what);
   [[nodiscard]] Result<void> reduce(const calls::Reduction& what, int root);
   [[nodiscard]] Result<void> broadcast(std::byte* buffer, std::size_t bytes, int root);
-  /// Equal blocks or listed ones, known to all ranks.
+  /// Equal or explicit blocks, known to all ranks.
   [[nodiscard]] Result<void> allgather(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                        std::size_t unit);
   /// Equal blocks, of `what.count` elements.
@@ -37,7 +37,7 @@ class HierarchicalCollectives {
                                     std::size_t unit, int root);
   [[nodiscard]] Result<void> scatter(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                      std::size_t unit, int root);
-  /// Equal blocks, or lists of which only the two ranks of a pair know their counts.
+  /// Equal blocks, or explicit ones whose counts only the two ranks of a pair know.
   [[nodiscard]] Result<void> alltoall(const std::byte* send, const calls::Blocks& send_blocks, std::byte* recv,
                                       const calls::Blocks& recv_blocks, std::size_t unit);
 
@@ -91,7 +91,7 @@ class HierarchicalCollectives {
   std::optional<PeerCollectives> rail_;     ///< the ranks with this rank's index, one of each node
   std::uint32_t signature_ = 0;
   calls::Watchdog* watchdog_ = nullptr;
-  std::vector<std::byte> piece_;  ///< at most a few MiB, whatever the message
+  std::vector<std::byte> piece_;  ///< at most a few MiB for any message
 };
 
 }  // namespace amldist::collective

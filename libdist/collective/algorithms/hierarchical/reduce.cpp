@@ -23,11 +23,11 @@ Result<void> HierarchicalCollectives::reduce(const calls::Reduction& what, int r
     if (!is_root && piece_.size() < part.count * unit) piece_.resize(part.count * unit);
     part.recv = is_root ? what.recv + at * unit : piece_.data();
     if (node_ != nullptr) {
-      if (auto done = node_->reduce(part, index_of(topology_.own_ranks(), agent)); !done) return done;
+      if (auto status = node_->reduce(part, index_of(topology_.own_ranks(), agent)); !status) return status;
       part.send = part.recv;
     }
     if (!is_agent) continue;
-    if (auto done = between.reduce(part, topology_.node_of(root)); !done) return done;
+    if (auto status = between.reduce(part, topology_.node_of(root)); !status) return status;
   }
   return {};
 }

@@ -21,7 +21,7 @@ Result<void> HierarchicalCollectives::reduce_scatter(const calls::Reduction& wha
     calls::Reduction whole = what;
     whole.count = what.count * ranks();
     whole.recv = stage(whole.count * unit);
-    if (auto done = allreduce_by_leaders(whole); !done) return done;
+    if (auto status = allreduce_by_leaders(whole); !status) return status;
     const auto own = static_cast<std::size_t>(topology_.own_ranks()[topology_.own_index]);
     copy_bytes(what.recv, whole.recv + blocks.offset(own) * unit, what.count * unit);
     return {};
@@ -29,7 +29,7 @@ Result<void> HierarchicalCollectives::reduce_scatter(const calls::Reduction& wha
   const std::size_t shares = topology_.nodes.size() * (1 + topology_.most_on_a_node() / topology_.fewest_on_a_node());
   const std::size_t most = std::max<std::size_t>(1, tuning::longest_segment / unit / shares);
   for (std::size_t at = 0; at < what.count; at += most) {
-    if (auto done = reduce_scatter_piece(what, at, std::min(most, what.count - at)); !done) return done;
+    if (auto status = reduce_scatter_piece(what, at, std::min(most, what.count - at)); !status) return status;
   }
   return {};
 }
@@ -44,7 +44,7 @@ Result<void> HierarchicalCollectives::reduce_scatter_piece(const calls::Reductio
   std::size_t sums = 0;
   for (std::size_t n = 0; n < nodes; ++n) sums += shares_of(n);
   std::byte* const from_peers = stage((sums + nodes) * bytes) + sums * bytes;
-  if (auto done = reduce_in_node(what, at, count); !done) return done;
+  if (auto status = reduce_in_node(what, at, count); !status) return status;
   std::vector<Message> sends;
   std::vector<Message> receives;
   std::vector<const void*> sources(nodes);
@@ -60,7 +60,7 @@ Result<void> HierarchicalCollectives::reduce_scatter_piece(const calls::Reductio
     }
     sum += shares_of(n) * bytes;
   }
-  if (auto done = transport_.exchange(sends, receives, *watchdog_); !done) return done;
+  if (auto status = transport_.exchange(sends, receives, *watchdog_); !status) return status;
   kernels_.fold({what.recv + at * size_of(what.type), nullptr, sources.data(), nodes, count, 1, Store::cached},
                 what.type, what.op);
   return {};
@@ -81,7 +81,7 @@ Result<void> HierarchicalCollectives::reduce_in_node(const calls::Reduction& wha
         blocks.add(is_there ? count : 0, is_there ? static_cast<std::size_t>(theirs[j]) * what.count + at : 0);
       }
       if (node_ != nullptr) {
-        if (auto done = node_->reduce_scatter(in_node, blocks.view()); !done) return done;
+        if (auto status = node_->reduce_scatter(in_node, blocks.view()); !status) return status;
       } else {
         copy_bytes(in_node.recv, what.send + blocks.view().offset(0) * unit, count * unit);
       }

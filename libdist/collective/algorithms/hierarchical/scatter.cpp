@@ -18,7 +18,7 @@ Result<void> HierarchicalCollectives::scatter(const std::byte* send, std::byte* 
     return transport_.exchange({}, {&received, 1}, *watchdog_);
   }
   if (is(root)) {
-    if (auto done = transport_.exchange(blocks_of_others(send, blocks, unit), {}, *watchdog_); !done) return done;
+    if (auto status = transport_.exchange(blocks_of_others(send, blocks, unit), {}, *watchdog_); !status) return status;
   }
   const calls::BlockList own = blocks_of_node(home, blocks);
   return scatter_in_node(send, recv, own.view(), unit, index_of(topology_.own_ranks(), root));
@@ -34,7 +34,7 @@ Result<void> HierarchicalCollectives::scatter_bundles(const std::byte* send, std
     std::byte* const bundle = stage(here.size() * block);
     if (is(agent)) {
       const Message received = message(root, bundle, here.size() * block);
-      if (auto done = transport_.exchange({}, {&received, 1}, *watchdog_); !done) return done;
+      if (auto status = transport_.exchange({}, {&received, 1}, *watchdog_); !status) return status;
     }
     return scatter_in_node(bundle, recv, calls::Blocks(blocks.count(0)), unit, index_of(here, agent));
   }
@@ -44,7 +44,7 @@ Result<void> HierarchicalCollectives::scatter_bundles(const std::byte* send, std
       const auto& theirs = topology_.nodes[topology_.node_of(bundle.peer)];
       if (!are_joined(theirs, blocks)) pack(theirs, send, blocks, unit, bundle.data);
     }
-    if (auto done = transport_.exchange(sends, {}, *watchdog_); !done) return done;
+    if (auto status = transport_.exchange(sends, {}, *watchdog_); !status) return status;
   }
   const calls::BlockList own = blocks_of_node(home, blocks);
   return scatter_in_node(send, recv, own.view(), unit, index_of(here, root));

@@ -12,7 +12,7 @@ struct Topology {
   std::size_t own_node = 0;
   std::size_t own_index = 0;  ///< of this rank on its node
 
-  /// From a number of every rank's node.
+  /// Made from a number for every rank's node.
   [[nodiscard]] static Topology of(const std::vector<std::uint32_t>& node_of_rank, int rank);
 
   [[nodiscard]] const std::vector<int>& own_ranks() const { return nodes[own_node]; }

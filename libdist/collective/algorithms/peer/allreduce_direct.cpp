@@ -17,7 +17,7 @@ Result<void> PeerCollectives::allreduce_direct(const calls::Reduction& what) {
   std::array<const void*, tuning::most_ranks_direct> sources = {};
   std::byte* const parts = scratch(bytes * size);
   sources[group_.own] = what.send;
-  for (std::size_t k = 1; k < size; ++k) {  // each rank begins with another one, to spread the load
+  for (std::size_t k = 1; k < size; ++k) {  // each rank begins with a different one, to spread the load
     const std::size_t peer = (group_.own + k) % size;
     sources[peer] = parts + peer * bytes;
     sends[k - 1] = message(peer, what.send, bytes);

@@ -14,14 +14,14 @@ Result<void> PeerCollectives::allreduce_recursive_doubling(const calls::Reductio
   const std::size_t core = std::bit_floor(group_.size());
   const std::size_t own = group_.own;
   if (own >= core) {
-    if (auto sent = send(own - core, what.send, bytes); !sent) return sent;
+    if (auto status = send(own - core, what.send, bytes); !status) return status;
     return receive(own - core, what.recv, bytes);
   }
   std::byte* const other = scratch(bytes);
   const std::byte* mine = what.send;
   const bool has_extra = own + core < group_.size();
   if (has_extra) {
-    if (auto got = receive(own + core, other, bytes); !got) return got;
+    if (auto status = receive(own + core, other, bytes); !status) return status;
     combine(what.recv, mine, other, what.count, what, false);
     mine = what.recv;
   }
@@ -30,7 +30,7 @@ Result<void> PeerCollectives::allreduce_recursive_doubling(const calls::Reductio
     const Message sent = message(partner, mine, bytes);
     Message received = message(partner, other, bytes);
     received.has_room = true;
-    if (auto done = transport_.exchange({&sent, 1}, {&received, 1}, *watchdog_); !done) return done;
+    if (auto status = transport_.exchange({&sent, 1}, {&received, 1}, *watchdog_); !status) return status;
     combine(what.recv, mine, other, what.count, what, partner < own);
     mine = what.recv;
   }

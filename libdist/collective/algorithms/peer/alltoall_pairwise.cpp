@@ -25,7 +25,7 @@ Result<void> PeerCollectives::alltoall_beyond(std::span<const int> done, const s
                                               const calls::Blocks& send_blocks, std::byte* recv,
                                               const calls::Blocks& recv_blocks, std::size_t unit) {
   const auto is_left = [&](std::size_t r) { return !std::ranges::binary_search(done, group_.ranks[r]); };
-  // Lists have other places for what is sent, even where both begin at the same address.
+  // Explicit blocks may be sent from other places, even if both buffers begin at the same address.
   if (send == recv && send_blocks.are_equal()) {
     return swap_blocks(is_left, recv, recv_blocks.count(0) * unit);
   }
@@ -45,18 +45,18 @@ Result<void> PeerCollectives::alltoall_beyond(std::span<const int> done, const s
   return transport_.exchange(sends_, receives_, *watchdog_);
 }
 
-/// In place, for equal blocks of so many bytes.
+/// In place, for equal blocks of this many bytes.
 Result<void> PeerCollectives::swap_blocks(const std::function<bool(std::size_t)>& is_left, std::byte* buffer,
                                           std::size_t bytes) {
   const std::size_t size = group_.size();
-  for (std::size_t k = 0; k < size; ++k) {  // pairs (a, b) with a + b = k modulo size meet in the same step
+  for (std::size_t k = 0; k < size; ++k) {  // pairs (a, b) with a + b = k modulo size exchange in the same step
     const std::size_t partner = (k + size - group_.own) % size;
     if (!is_left(partner)) continue;
     for (std::size_t at = 0; at < std::max<std::size_t>(bytes, 1); at += tuning::longest_segment) {
       const std::size_t part = std::min(tuning::longest_segment, bytes - at);
       std::byte* const place = buffer + partner * bytes + at;
       std::byte* const other = scratch(part);
-      if (auto done = swap(partner, place, part, partner, other, part); !done) return done;
+      if (auto status = swap(partner, place, part, partner, other, part); !status) return status;
       copy_bytes(place, other, part);
     }
   }

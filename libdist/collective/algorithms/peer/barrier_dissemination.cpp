@@ -11,7 +11,7 @@ Result<void> PeerCollectives::barrier() {
   for (std::size_t distance = 1; distance < size; distance *= 2) {
     const std::size_t to = (group_.own + distance) % size;
     const std::size_t from = (group_.own + size - distance) % size;
-    if (auto done = swap(to, nullptr, 0, from, nullptr, 0); !done) return done;
+    if (auto status = swap(to, nullptr, 0, from, nullptr, 0); !status) return status;
   }
   return {};
 }

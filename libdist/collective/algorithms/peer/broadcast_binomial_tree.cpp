@@ -18,7 +18,7 @@ Result<void> PeerCollectives::broadcast(std::byte* buffer, std::size_t bytes, st
   for (std::size_t at = 0; at < std::max<std::size_t>(bytes, 1); at += tuning::longest_segment) {
     const std::size_t part = std::min(tuning::longest_segment, bytes - at);
     if (own != 0) {
-      if (auto got = receive((own - reach / 2 + root) % size, buffer + at, part); !got) return got;
+      if (auto status = receive((own - reach / 2 + root) % size, buffer + at, part); !status) return status;
     }
     std::vector<Message> sends;
     std::size_t farthest = own == 0 ? 1 : reach;
@@ -26,7 +26,7 @@ Result<void> PeerCollectives::broadcast(std::byte* buffer, std::size_t bytes, st
       sends.push_back(message((own + farthest + root) % size, buffer + at, part));
       farthest *= 2;
     }
-    if (auto sent = transport_.exchange(sends, {}, *watchdog_); !sent) return sent;
+    if (auto status = transport_.exchange(sends, {}, *watchdog_); !status) return status;
   }
   return {};
 }

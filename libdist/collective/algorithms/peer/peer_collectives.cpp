@@ -1,4 +1,4 @@
-// What all peer algorithms share: messages, packets, scratch memory, and the choice of the algorithm.
+// The parts that all peer algorithms share: messages, packets, scratch memory, and the choice of the algorithm.
 #include "collective/algorithms/peer/peer_collectives.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ Message PeerCollectives::message(std::size_t peer, const std::byte* data, std::s
   return {group_.ranks[peer], const_cast<std::byte*>(data), bytes, signature_, false};  // NOLINT: a send only reads
 }
 
-/// Cuts a message into packets. A much longer message would gain nothing.
+/// Messages are cut into packets of this size; much longer messages would gain nothing.
 void PeerCollectives::add_parts(std::vector<Message>& list, std::size_t peer, const std::byte* data, std::size_t bytes,
                                 bool has_room) const {
   const std::size_t part = bytes <= tuning::cut_into_packets_up_to ? transport_.part_bytes() : bytes;
@@ -88,7 +88,7 @@ Result<void> PeerCollectives::allreduce(const calls::Reduction& what) {
     part.count = std::min(most, what.count - at);
     part.send += at * unit;
     part.recv += at * unit;
-    if (auto done = halves ? allreduce_rabenseifner(part) : allreduce_ring(part); !done) return done;
+    if (auto status = halves ? allreduce_rabenseifner(part) : allreduce_ring(part); !status) return status;
   }
   return {};
 }

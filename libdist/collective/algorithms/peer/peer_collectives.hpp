@@ -1,4 +1,4 @@
-// Collectives among ranks that only exchange messages: between nodes, or where nothing faster is available.
+// Collectives among ranks that only exchange messages: between nodes, or if no faster way is available.
 #pragma once
 
 #include <cstddef>
@@ -50,7 +50,7 @@ class PeerCollectives {
                                      std::size_t unit, std::size_t root);
   [[nodiscard]] Result<void> alltoall(const std::byte* send, const calls::Blocks& send_blocks, std::byte* recv,
                                       const calls::Blocks& recv_blocks, std::size_t unit);
-  /// The same without the blocks from and to these ranks of the communicator, this one among them; ascending.
+  /// The same without the blocks from and to these ranks of the communicator (ascending, this rank among them).
   [[nodiscard]] Result<void> alltoall_beyond(std::span<const int> done, const std::byte* send,
                                              const calls::Blocks& send_blocks, std::byte* recv,
                                              const calls::Blocks& recv_blocks, std::size_t unit);
@@ -72,10 +72,10 @@ class PeerCollectives {
   [[nodiscard]] Result<void> swap_and_combine(std::size_t to, const std::byte* out, std::size_t out_count,
                                               std::size_t from, const std::byte* mine, std::byte* into,
                                               std::size_t in_count, const calls::Reduction& what, bool other_first);
-  /// Appends messages for this data, in parts; the first has room before it if there is some.
+  /// Appends messages for this data, in parts; the first has the transport's room before it, if any.
   void add_parts(std::vector<Message>& list, std::size_t peer, const std::byte* data, std::size_t bytes,
                  bool has_room = false) const;
-  /// The same segment by segment, as swaps of segments do it.
+  /// The same in segments, as swaps of segments do it.
   void add_segments(std::vector<Message>& list, std::size_t peer, const std::byte* data, std::size_t bytes) const;
   [[nodiscard]] Message message(std::size_t peer, const std::byte* data, std::size_t bytes) const;
   [[nodiscard]] Result<void> send(std::size_t to, const std::byte* data, std::size_t bytes);
@@ -83,7 +83,7 @@ class PeerCollectives {
   /// into = mine op other; `other_first`: other op mine. `into` may be either.
   void combine(std::byte* into, const std::byte* mine, const std::byte* other, std::size_t count,
                const calls::Reduction& what, bool other_first) const;
-  /// Scratch memory, with the transport's room before it.
+  /// Scratch memory, preceded by the transport's room.
   [[nodiscard]] std::byte* scratch(std::size_t bytes);
 
   Transport& transport_;
@@ -91,7 +91,7 @@ class PeerCollectives {
   const Reductions& kernels_;
   std::uint32_t signature_ = 0;
   calls::Watchdog* watchdog_ = nullptr;
-  std::vector<std::byte> scratch_;  ///< at most a few MiB, whatever the message
+  std::vector<std::byte> scratch_;  ///< at most a few MiB for any message
   std::vector<Message> sends_;      ///< of one exchange
   std::vector<Message> receives_;
 };

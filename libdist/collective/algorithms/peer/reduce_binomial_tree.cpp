@@ -23,11 +23,11 @@ Result<void> PeerCollectives::reduce(const calls::Reduction& what, std::size_t r
     const std::byte* mine = what.send + at * unit;
     for (std::size_t distance = 1; distance < size; distance *= 2) {
       if ((own & distance) != 0) {
-        if (auto sent = send((own - distance + root) % size, mine, bytes); !sent) return sent;
+        if (auto status = send((own - distance + root) % size, mine, bytes); !status) return status;
         break;
       }
       if (own + distance >= size) continue;
-      if (auto got = receive((own + distance + root) % size, other, bytes); !got) return got;
+      if (auto status = receive((own + distance + root) % size, other, bytes); !status) return status;
       combine(data, mine, other, count, what, false);
       mine = data;
     }

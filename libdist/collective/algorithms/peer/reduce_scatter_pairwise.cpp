@@ -29,7 +29,7 @@ Result<void> PeerCollectives::reduce_scatter(const calls::Reduction& what, const
       sends.push_back(message(r, mine, part(r) * unit));
       receives.push_back(message(r, parts + r * piece * unit, part(group_.own) * unit));
     }
-    if (auto done = transport_.exchange(sends, receives, *watchdog_); !done) return done;
+    if (auto status = transport_.exchange(sends, receives, *watchdog_); !status) return status;
     if (part(group_.own) == 0) continue;
     kernels_.fold({what.recv + at * unit, nullptr, sources.data(), size, part(group_.own), 1, Store::cached}, what.type,
                   sum_for_average(what.op));

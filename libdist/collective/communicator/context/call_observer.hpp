@@ -1,4 +1,4 @@
-// Who hears of every call of a communicator, as PyTorch's hooks do: a flight recorder, a profiler, a test.
+// Observes every call of a communicator, as PyTorch's hooks do: a flight recorder, a profiler, a test.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 namespace amldist::collective {
 
 /// Each call that begins ends once, in complete() or fail(), possibly on another thread: calls on a device end when the
-/// device has done them. Thread-safe. An observer changes nothing about a call, and does not wait.
+/// device has done them. Thread-safe. An observer does not change a call, and does not wait.
 class CallObserver {
  public:
-  using Ticket = std::uint64_t;  ///< names a call between its begin and its end
+  using Ticket = std::uint64_t;  ///< identifies a call between its begin and its end
 
   virtual ~CallObserver() = default;
   CallObserver() = default;

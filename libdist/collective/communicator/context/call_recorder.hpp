@@ -6,14 +6,14 @@
 
 namespace amldist::collective {
 
-/// The small all-reduce calls it about 20 ns of its 90: whoever is on that path names this final class, so that the
-/// compiler needs no virtual call; everybody else sees a CallObserver.
+/// The small all-reduce calls it about 20 ns of its 90: code on that path uses this final class, so that the compiler
+/// needs no virtual call; all other code uses CallObserver.
 class CallRecorder final : public CallObserver {
  public:
   explicit CallRecorder(Process& process) : process_(process) {}
 
-  /// Gives the communicator a line in the process's recorder, where there is one. Before the first call. `parent`: the
-  /// line of the one that it comes from.
+  /// Adds the communicator to the process's recorder, if there is one. Before the first call. `parent`: the entry of
+  /// the communicator that it was made from.
   void add(const world::CommWatch& watch, std::string_view name = {}, std::uint32_t parent = 0);
   [[nodiscard]] std::uint32_t communicator() const noexcept { return slot_; }
 
@@ -28,7 +28,6 @@ class CallRecorder final : public CallObserver {
     if (recorder_ != nullptr) recorder_->complete(ticket);
   }
   void fail(Ticket ticket, const Error& error) override;
-  /// The communicator was finalized.
   void close() noexcept {
     if (recorder_ != nullptr) recorder_->close_communicator(slot_);
   }

@@ -38,7 +38,7 @@ void CallWatchdog::troubled(int rank, std::string_view why) {
 Error CallWatchdog::differs(int rank) { return find_out({context_.rank(), rank, true, {}}); }
 
 Error CallWatchdog::lost(int rank, std::string_view what) {
-  // The control connection tells a death from a departure; it hears of it at about the same time.
+  // The control connection distinguishes a death from a departure, and learns of it at about the same time.
   const auto soon = Clock::now() + milliseconds(200);
   while (!is_gone(rank) && !context_.is_lost() && Clock::now() < soon) {
     std::this_thread::sleep_for(milliseconds(1));
@@ -63,7 +63,7 @@ Error CallWatchdog::find_out(const world::DiagnosisTrigger& trigger) {
   return context_.channel().find_out(context_.shared_watch(), trigger, context_.timeout());
 }
 
-/// What a rank sent before it ended may still be on its way: the news of its end takes another connection.
+/// Data that a rank sent before it ended may still be on its way: the report of its end takes another connection.
 bool CallWatchdog::is_gone_for_good(int rank) {
   constexpr auto in_flight = milliseconds(100);
   if (!is_gone(rank)) return false;

@@ -13,18 +13,18 @@
 namespace amldist::collective {
 
 /// One per call, used by the thread that runs the call. The deadline counts from the first look, a few microseconds
-/// after the call began: calls that do not wait never read the clock. It counts only the time in which this process
-/// could look: a job that is stopped and continued (scontrol suspend) has what was left of its time.
+/// after the call began: calls that do not wait never read the clock. Only time in which this process could look
+/// counts: a job that is stopped and continued (scontrol suspend) keeps the rest of its time.
 class CallWatchdog final : public calls::Watchdog {
  public:
-  /// `hook` is driven while the call waits; nullptr: nothing is. `is_awaited`: whether a thread of the program waits
+  /// `hook` is driven while the call waits, unless it is nullptr. `is_awaited`: whether a thread of the program waits
   /// for the call; nullptr: one does.
   explicit CallWatchdog(CommContext& context, ProgressHook* hook = nullptr,
                         const std::atomic<bool>* is_awaited = nullptr)
       : context_(context), hook_(hook), is_awaited_(is_awaited) {}
 
   [[nodiscard]] Result<void> keep_waiting(int rank) override;
-  /// keep_waiting() for a thread that watches a call that another thread began: it drives nothing, and other ranks are
+  /// keep_waiting() for a thread that watches a call that another thread began: it drives no hook, and other ranks are
   /// not told that this one waits for `rank`.
   [[nodiscard]] Result<void> check(int rank);
   [[nodiscard]] Error differs(int rank) override;
@@ -36,7 +36,7 @@ class CallWatchdog final : public calls::Watchdog {
   }
 
   /// A transport knows only that a connection broke, or that it was aborted; the control channel knows which process
-  /// has ended. Turns such a result into the one that names the rank, and leaves others as they are.
+  /// has ended. Turns such a result into one that names the rank, and returns others unchanged.
   [[nodiscard]] Result<void> with_cause(Result<void> result);
 
  private:

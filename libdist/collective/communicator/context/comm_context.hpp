@@ -1,4 +1,4 @@
-// What every part of a communicator knows of it: who is in it, how long a call may take, and how it is given up.
+// The facts about a communicator that all its parts use: its members, how long a call may take, and how it is aborted.
 #pragma once
 
 #include <atomic>

@@ -9,14 +9,14 @@
 
 namespace amldist::collective {
 
-/// Numbers the gathers, so that the channel tells them apart. Used by the thread that runs the communicator's calls.
+/// Numbers the gathers, so that the channel can tell them apart. Used by the thread that runs the communicator's calls.
 class ControlGather {
  public:
   explicit ControlGather(CommContext& context) : context_(context) {}
 
   /// Every rank's piece, or those of this node's ranks; collective over the communicator.
   [[nodiscard]] Result<calls::Pieces> gather_all(std::string piece, calls::Watchdog& watchdog,
-                                                 calls::GatherScope scope = calls::GatherScope::everybody) {
+                                                 calls::GatherScope scope = calls::GatherScope::all_ranks) {
     if (context_.size() == 1) {
       calls::Pieces own;
       own.add({0, 1, std::move(piece)});

@@ -1,4 +1,4 @@
-// Whether the program wants a thread back that waits in a call, as after Ctrl-C.
+// Whether the program wants to interrupt a thread that waits in a call, as after Ctrl-C.
 #pragma once
 
 #include <chrono>
@@ -7,9 +7,9 @@
 
 namespace amldist::collective {
 
-/// Asked on the thread that set it, while that waits. Each thread has its own.
+/// Called on the thread that set it, while that waits. Each thread has its own.
 struct Interrupt {
-  int (*function)(void* context) = nullptr;  ///< not 0: the wait is to end
+  int (*function)(void* context) = nullptr;  ///< a result other than 0 ends the wait
   void* context = nullptr;
 };
 
@@ -18,7 +18,7 @@ struct Interrupt {
   return own;
 }
 
-/// Asks now and then: the question may cost as much as a lock that other threads want.
+/// Asks at intervals: the question may cost as much as a lock that other threads want.
 class InterruptCheck {
  public:
   static constexpr std::chrono::milliseconds every{50};

@@ -1,4 +1,4 @@
-// What a thread drives while its own call waits for another rank (as MPICH's progress hooks).
+// Work that a thread does while its own call waits for another rank (as MPICH's progress hooks).
 #pragma once
 
 namespace amldist::collective {

@@ -1,4 +1,4 @@
-// Calls that come after the communicator was lost.
+// Calls made after the communicator was lost.
 #pragma once
 
 #include <atomic>
@@ -9,14 +9,14 @@
 
 namespace amldist::collective {
 
-/// Used as SequenceNumbers are.
+/// Used like SequenceNumbers.
 class RefusedCalls {
  public:
   RefusedCalls(CommContext& context, const SequenceNumbers& numbers, CallObserver& observer)
       : context_(context), numbers_(numbers), observer_(observer) {}
 
-  /// The error for a call on a lost communicator. The observer hears of the first one: who reads the flight recorder of
-  /// a process that ended because of it sees that another rank's end was the cause. `now` in ticks of TickClock.
+  /// The error for a call on a lost communicator. The observer is told of the first one: the flight recorder of a
+  /// process that ended because of it then shows that another rank's end was the cause. `now` in ticks of TickClock.
   [[nodiscard]] Error refuse(const calls::Call& late, std::uint64_t now);
 
  private:

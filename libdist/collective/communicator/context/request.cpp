@@ -36,7 +36,7 @@ void Request::complete(Result<void> result) {
     completion = std::exchange(completion_, nullptr);
     if (!completion) return be_done();
   }
-  // Whoever waits may free what the function uses, so the function comes first.
+  // A waiting thread may free what the function uses, so the function comes first.
   completing_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   completion(result_);
   const std::lock_guard lock(mutex_);
@@ -52,7 +52,7 @@ void Request::be_done() {
 bool Request::wait_for(std::chrono::milliseconds most) {
   using std::chrono::microseconds;
   const auto end = std::chrono::steady_clock::now() + most;
-  // Looks again now and then: where the program may use MPI from one thread only, nobody else makes progress.
+  // Looks again at intervals: if the program may use MPI from one thread only, no other thread makes progress.
   for (microseconds pause(50); !test(); pause = std::min(pause * 2, microseconds(10000))) {
     const auto now = std::chrono::steady_clock::now();
     if (now >= end) return false;

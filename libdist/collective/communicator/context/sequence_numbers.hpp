@@ -1,4 +1,4 @@
-// The numbers of a communicator's calls, and how many messages went each way.
+// The numbers of a communicator's calls, and the number of messages in each direction.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@
 
 namespace amldist::collective {
 
-/// Collectives are numbered alike on all ranks; sends and receives have numbers of their own. Used by the one thread
+/// Collectives have the same numbers on all ranks; sends and receives have numbers of their own. Used by the one thread
 /// that runs the communicator's calls.
 class SequenceNumbers {
  public:
   explicit SequenceNumbers(std::size_t ranks) : sent_(ranks) {}
 
-  /// The number of the call that begins now. `on_device`: its buffers are a GPU's.
+  /// The number of the call that begins now. `on_device`: its buffers are in a GPU's memory.
   std::uint64_t next(const calls::Call& call, bool on_device) noexcept {
     if (!is_point_to_point(call.operation)) return ++collectives_;
     if (!on_device && call.operation == calls::Operation::send) ++sent_[static_cast<std::size_t>(call.root)];
@@ -27,7 +27,7 @@ class SequenceNumbers {
   [[nodiscard]] std::uint64_t peek(const calls::Call& call) const noexcept {
     return (is_point_to_point(call.operation) ? messages_ : collectives_) + 1;
   }
-  /// Of the last collective.
+  /// The number of the last collective.
   [[nodiscard]] std::uint64_t collectives() const noexcept { return collectives_; }
   /// Messages of host buffers that began here, by receiving rank.
   [[nodiscard]] std::span<const std::uint64_t> sent() const noexcept { return sent_; }

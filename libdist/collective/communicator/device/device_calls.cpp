@@ -14,12 +14,12 @@ Result<void> DeviceCalls::open(int device, CallWatchdog& watchdog) {
 }
 
 Result<void> DeviceCalls::run(int device, const calls::Call& call, CallWatchdog& watchdog) {
-  if (auto opened = open(device, watchdog); !opened) return opened;
+  if (auto status = open(device, watchdog); !status) return status;
   return watchdog.with_cause(backend_->run(call, watchdog));
 }
 
 Result<void> DeviceCalls::run_group(int device, std::span<const calls::Call> messages, CallWatchdog& watchdog) {
-  if (auto opened = open(device, watchdog); !opened) return opened;
+  if (auto status = open(device, watchdog); !status) return status;
   return watchdog.with_cause(backend_->run_group(messages, watchdog));
 }
 

@@ -38,7 +38,7 @@ PendingDeviceCalls::~PendingDeviceCalls() {
   }
 }
 
-/// Puts the event behind all that the stream has; false where that is not possible.
+/// Records the event after all work on the stream; false if that is not possible.
 bool PendingDeviceCalls::record_event(Event& event, void* stream) const {
   const DeviceContext::Current current(backend_.context());
   int capturing = not_capturing;
@@ -75,7 +75,7 @@ void PendingDeviceCalls::await_all() {
   changed_.wait(lock, [this] { return is_empty() || lost_; });
 }
 
-/// Nobody writes to places between the two numbers: one is free for another call when `ended_` has passed it.
+/// Places between the two numbers are not written: one is free for another call when `ended_` has passed it.
 std::optional<calls::Call> PendingDeviceCalls::oldest() const {
   const std::lock_guard lock(mutex_);
   if (is_empty()) return std::nullopt;
@@ -103,7 +103,7 @@ void PendingDeviceCalls::run_thread() {
   }
 }
 
-/// Polls for a while, as the next call mostly comes soon: it then need not wake this thread.
+/// Polls for a while, because the next call usually comes soon and then need not wake this thread.
 bool PendingDeviceCalls::wait_for_call() {
   constexpr int polls = 100;
   std::unique_lock lock(mutex_);
@@ -114,7 +114,7 @@ bool PendingDeviceCalls::wait_for_call() {
   return !stopping_;
 }
 
-/// How the oldest call ended; nullopt when the thread is to stop before. Its deadline counts from here on: a call that
+/// How the oldest call ended; nullopt if the thread must stop before. Its deadline counts from here on: a call that
 /// waits behind other work on its stream is not late.
 std::optional<Result<void>> PendingDeviceCalls::await(const Pending& first) {
   CallWatchdog watchdog(context_);
@@ -123,7 +123,7 @@ std::optional<Result<void>> PendingDeviceCalls::await(const Pending& first) {
     if (!passed) return Result<void>(passed.error());
     if (*passed) return Result<void>();
     if (auto healthy = backend_.health(); !healthy) return watchdog.with_cause(std::move(healthy));
-    if (auto waiting = watchdog.check(calls::Watchdog::anyone); !waiting) return waiting;
+    if (auto status = watchdog.check(calls::Watchdog::anyone); !status) return status;
     std::unique_lock lock(mutex_);
     if (changed_.wait_for(lock, poll_interval, [this] { return stopping_; })) return std::nullopt;
   }

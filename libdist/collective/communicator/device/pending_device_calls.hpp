@@ -1,11 +1,10 @@
 // Calls that were enqueued on a stream and have not ended there.
 //
-// The program waits for its stream, not for this library, and a kernel of NCCL waits for the other ranks without end.
-// So a thread watches in the program's place: it polls the event behind the oldest call until that has passed, a rank
-// is found to be missing, or the communicator is lost on another rank; then it aborts NCCL, and the stream becomes
-// idle.
+// The program waits for its stream, not for this library, and a kernel of NCCL waits for the other ranks for ever. So a
+// thread watches instead: it polls the event after the oldest call until that has passed, a rank is found to be
+// missing, or the communicator is lost on another rank; then it aborts NCCL, and the stream becomes idle.
 //
-// Calls go to the thread through a ring, without a lock and, as long as calls keep coming, without waking it.
+// Calls go to the thread through a lock-free ring and, as long as calls keep coming, without waking it.
 #pragma once
 
 #include <atomic>
@@ -26,23 +25,23 @@ namespace amldist::collective {
 class PendingDeviceCalls {
  public:
   PendingDeviceCalls(CommContext& context, CallObserver& observer, const CudaDriver& driver, NcclBackend& backend);
-  /// Ends the thread; the observer does not hear of calls that have not ended.
+  /// Ends the thread; calls that have not ended are not reported to the observer.
   ~PendingDeviceCalls();
   PendingDeviceCalls(const PendingDeviceCalls&) = delete;
   PendingDeviceCalls& operator=(const PendingDeviceCalls&) = delete;
 
-  /// Watches what was just enqueued on call.stream, and tells the observer of its end. Calls on a stream that is being
-  /// captured for a graph have no end of their own, and are not watched.
+  /// Watches the call just enqueued on call.stream, and reports its end to the observer. Calls on a stream that is
+  /// being captured for a graph have no end of their own, and are not watched.
   void add(const calls::Call& call, CallObserver::Ticket ticket);
-  /// Until none is left, or the communicator is lost.
+  /// Waits until all calls have ended, or the communicator is lost.
   void await_all();
-  /// The oldest call that the device has not done; nullopt: none is left.
+  /// The oldest call that the device has not done; nullopt if it has done all.
   [[nodiscard]] std::optional<calls::Call> oldest() const;
 
  private:
   /// An event of the driver.
   using Event = void*;
-  /// What ranks tell each other of a call; the caller's lists and buffers need not outlive it.
+  /// What ranks tell each other about a call; the caller's lists and buffers need not outlive it.
   struct Pending {
     calls::Operation operation = calls::Operation::none;
     calls::DataType type = calls::DataType::uint8;
@@ -53,7 +52,7 @@ class PendingDeviceCalls {
     CallObserver::Ticket ticket = 0;
     Event event = nullptr;  ///< made once for each place in the ring
   };
-  /// Calls that are enqueued ahead of the device; about as many kernels as CUDA itself takes before it makes one wait.
+  /// Most calls enqueued ahead of the device; about as many kernels as CUDA itself accepts before it blocks.
   static constexpr std::size_t most_pending = 1024;
 
   [[nodiscard]] Pending& at(std::uint64_t number) { return ring_[number % most_pending]; }
@@ -76,10 +75,10 @@ class PendingDeviceCalls {
   std::vector<Pending> ring_;
   alignas(64) std::atomic<std::uint64_t> begun_ = 0;  ///< calls that were put into the ring
   alignas(64) std::atomic<std::uint64_t> ended_ = 0;  ///< calls that have passed; grows under the mutex
-  std::atomic<bool> asleep_ = false;                  ///< the thread is to be woken for the next call
+  std::atomic<bool> asleep_ = false;                  ///< the next call must wake the thread
   std::atomic<bool> lost_ = false;
 
-  mutable std::mutex mutex_;  // guards what follows, and whoever sleeps for a change of what is above
+  mutable std::mutex mutex_;  // guards the members below, and threads that sleep until those above change
   std::condition_variable changed_;
   bool stopping_ = false;
   std::thread thread_;

@@ -28,7 +28,7 @@ std::uint32_t message_signature(const calls::Call& call) {
   return signature_of(plain);
 }
 
-/// Signature of one collective: also of its number, so that a rank that is one call behind is noticed.
+/// Signature of one collective, including its number, so that a rank that is one call behind is noticed.
 std::uint32_t numbered_signature(const calls::Call& call) {
   return signature_of(call) ^ digest_of_lists(call) ^ (static_cast<std::uint32_t>(call.sequence) * 0x9e3779b9U);
 }
@@ -41,7 +41,7 @@ calls::Blocks blocks_of(const calls::Call& call) {
   return call.recv_counts.empty() ? calls::Blocks(call.count) : calls::Blocks(call.recv_counts, call.recv_offsets);
 }
 
-/// That the ranks of a node share: for collectives, behind it for messages, and behind that for those with tags.
+/// Shared memory of a node's ranks: for collectives, then for messages, then for messages with tags.
 std::size_t memory_bytes(std::uint32_t ranks) {
   return SlotChannel::memory_bytes(ranks, tuning::node_slot) + 2 * NodeTransport::memory_bytes(ranks);
 }
@@ -52,7 +52,7 @@ std::vector<std::uint32_t> nodes_of(const world::ControlChannel& channel, const 
   return nodes;
 }
 
-/// The call on ranks of one node, by messages alone, or on several nodes. `index_of_root` is an index among them.
+/// Runs the call on ranks of one node, by messages alone, or on several nodes. `index_of_root` is an index among them.
 template <typename Group>
 Result<void> run_on(Group& group, const calls::Call& call, const calls::Reduction& what, std::size_t index_of_root) {
   const std::size_t unit = size_of(call.type);
@@ -85,7 +85,7 @@ Result<void> run_on(Group& group, const calls::Call& call, const calls::Reductio
   }
 }
 
-/// Whether this rank has a result of a reduction in `recv`.
+/// Whether this rank gets a result of a reduction in `recv`.
 bool has_result(const calls::Call& call, std::uint32_t rank) {
   return is_reduction(call.operation) &&
          (call.operation != calls::Operation::reduce || call.root == static_cast<int>(rank));
@@ -145,7 +145,7 @@ std::string HostBackend::memory_offer(std::string& problem, const PeerMemory::Sa
                  sample.address()});
 }
 
-/// Opens what the other ranks of the node offer; the sentence where that fails. `offers` are by rank of the
+/// Opens the memory that the other ranks of the node offer; returns a sentence if that fails. `offers` by rank of the
 /// communicator.
 std::string HostBackend::open_memory(const calls::Pieces& offers) {
   const auto& ranks = topology_.own_ranks();
@@ -158,13 +158,13 @@ std::string HostBackend::open_memory(const calls::Pieces& offers) {
     if (i == topology_.own_index) continue;
     const auto offer = text::split(offers[static_cast<std::size_t>(ranks[i])], '\n');
     const bool is_whole = offer.size() == 3 && !offer[1].empty() && (i != 0 || !offer[0].empty());
-    if (!is_whole) return {};  // that rank says why it offers nothing
+    if (!is_whole) return {};  // that rank says why it offers no memory
     if (i == 0) {
       auto opened = SharedMemory::open(std::string(offer[0]), memory_bytes(static_cast<std::uint32_t>(ranks.size())));
       if (!opened) return fail(i, opened.error());
       memory_ = std::move(*opened);
     }
-    if (auto opened = arenas_->open(i, std::string(offer[1])); !opened) return fail(i, opened.error());
+    if (auto status = arenas_->open(i, std::string(offer[1])); !status) return fail(i, status.error());
   }
   return {};
 }
@@ -180,10 +180,10 @@ void HostBackend::open_peers(const calls::Pieces& offers) {
   }
 }
 
-/// The first rank of each node makes the memory, the others open it; then everybody learns whether all could, and
-/// whether all may read the others' private memory.
+/// The first rank of each node makes the memory, the others open it; then all learn whether all could, and whether all
+/// may read the others' private memory.
 Result<void> HostBackend::share_memory(const Gather& gather, const std::string& host, SingleCopyPolicy policy) {
-  constexpr char reads_no_peers = '-';  // one of the three stands before a problem
+  constexpr char reads_no_peers = '-';  // one of the three precedes a problem
   constexpr char reads_peers = '+';
   constexpr char reads_always = '!';
   const auto size = static_cast<std::uint32_t>(topology_.own_ranks().size());
@@ -194,10 +194,10 @@ Result<void> HostBackend::share_memory(const Gather& gather, const std::string& 
   if (problem.empty()) problem = open_memory(*offers);
   if (policy != SingleCopyPolicy::off) open_peers(*offers);
   const char reads = !peers_ ? reads_no_peers : policy == SingleCopyPolicy::always ? reads_always : reads_peers;
-  const auto problems = gather(reads + problem, calls::GatherScope::everybody);
+  const auto problems = gather(reads + problem, calls::GatherScope::all_ranks);
   if (!problems) return problems.error();
   memory_.close_file();
-  std::optional<NodeTuning> given;  // unless told, the ranks measure what is fastest
+  std::optional<NodeTuning> given;  // if not configured, the ranks measure what is fastest
   for (const calls::Pieces::Run& each : problems->runs()) {
     const char theirs = each.piece.empty() ? reads_no_peers : each.piece.front();
     if (theirs == reads_no_peers) peers_.reset();
@@ -225,8 +225,8 @@ void HostBackend::make_node(const std::string& host, std::optional<NodeTuning> g
                                               peers_ ? &*peers_ : nullptr);
 }
 
-/// Messages with tags go their own way, whatever carries the others. The communicator's identifier is random: this
-/// derives another one.
+/// Messages with tags have their own transport, whatever carries the others. The communicator's identifier is random:
+/// this derives another one.
 void HostBackend::match_tags(world::ControlChannel& channel) {
   constexpr std::uint64_t of_tagged = 0x7461676765640000;
   auto make = [this, &channel]() -> std::unique_ptr<Transport> {
@@ -245,7 +245,7 @@ void HostBackend::match_tags(world::ControlChannel& channel) {
                                                   std::move(forget));
 }
 
-/// Without shared memory somewhere every rank counts as a node of its own.
+/// If shared memory is missing on any node, every rank counts as a node of its own.
 void HostBackend::treat_each_rank_as_node(const std::string& why) {
   no_shared_memory_ = concat({why, ", ", collectives_->name(), " is used"});
   machines_ = topology_.nodes.size();
@@ -273,8 +273,8 @@ std::string HostBackend::describe() const {
 }
 
 // ---- running ----
-/// Contains the calls before it as well. Some calls end on a rank that heard of nobody, as a gather does on all but the
-/// root: who made another call there is noticed in the next call that waits for it.
+/// The chain contains the calls before it as well. Some calls end on a rank without hearing from others, as a gather
+/// does on all but the root: a rank that made another call there is noticed in the next call that waits for it.
 std::uint32_t HostBackend::chained_signature(const calls::Call& call) noexcept {
   return chain_ ^= numbered_signature(call);
 }
@@ -325,7 +325,7 @@ Result<void> HostBackend::run_on_nodes(const calls::Call& call, std::uint32_t si
 }
 
 Message HostBackend::message_of(const calls::Call& call) {
-  // A message only reads what it sends.
+  // A message only reads the data that it sends.
   void* const data = call.operation == calls::Operation::send ? const_cast<void*>(call.send) : call.recv;  // NOLINT
   return {call.root,
           static_cast<std::byte*>(data),
@@ -346,7 +346,7 @@ Result<void> HostBackend::exchange(std::span<const calls::Call> messages, calls:
 }
 
 Result<void*> HostBackend::allocate(std::size_t bytes) {
-  if (!arenas_) {  // one rank on its node, or no shared memory: nobody to share with
+  if (!arenas_) {  // one rank on its node, or no shared memory: there is no rank to share with
     auto alone = Arenas::create(0, 1);
     if (!alone) return alone.error();
     arenas_ = std::move(*alone);
@@ -367,7 +367,7 @@ Result<void> HostBackend::deregister_memory(void* memory) {
   return node_ ? arenas_->deregister_memory(memory) : Result<void>();
 }
 
-/// The end of an average whose sum went over several levels.
+/// The last step of an average whose sum went over several levels.
 void HostBackend::divide(const calls::Reduction& what) const {
   if (what.count == 0) return;
   const void* const source = what.recv;

@@ -1,4 +1,4 @@
-// The back end for host buffers: shared memory inside a node, messages between nodes, and both in turn where there are
+// The back end for host buffers: shared memory inside a node, messages between nodes, and both in turn if there are
 // several ranks on several nodes.
 //
 // Rules for it, and for whatever it calls:
@@ -47,32 +47,32 @@ class HostBackend {
     HostBackend& backend_;
     const calls::Call& call_;
     std::uint32_t signature_ = 0;  ///< of a collective
-    bool is_published_ = false;    ///< other ranks have this rank's part, and only the result is missing
+    bool is_published_ = false;    ///< other ranks have this rank's part; only the result is missing
   };
-  /// Gives this rank's part of the call to the others, where that takes no waiting: it is on its way while the caller
-  /// does what else belongs to a call. The arguments were checked.
+  /// Publishes this rank's part of the call if that needs no waiting: it is on its way while the caller does the rest
+  /// of the work. The arguments were checked.
   [[nodiscard]] StartedCall start(const calls::Call& call);
-  /// Runs sends and receives that may cross, as one.
+  /// Runs sends and receives that may cross as one call.
   [[nodiscard]] Result<void> exchange(std::span<const calls::Call> messages, calls::Watchdog& watchdog);
 
   /// Memory that calls use without a copy, zeroed and page-aligned.
   [[nodiscard]] Result<void*> allocate(std::size_t bytes);
-  /// Takes back what allocate() gave.
+  /// Frees memory of allocate().
   [[nodiscard]] Result<void> release(void* memory);
-  /// Makes memory of the program such memory, until deregister_memory() or the end. Nothing where this rank shares
-  /// memory with nobody.
+  /// Makes the program's memory usable without a copy, until deregister_memory() or the end. Does nothing if this rank
+  /// shares memory with no other rank.
   [[nodiscard]] Result<void> register_memory(void* memory, std::size_t bytes);
   [[nodiscard]] Result<void> deregister_memory(void* memory);
 
-  /// Whether calls may come from any thread, or only from the one that the program makes its calls from.
+  /// Whether calls may come from any thread, or only from the program's.
   [[nodiscard]] bool serves_any_thread() const noexcept { return collectives_->serves_any_thread(); }
-  /// What carries the messages of users: apart from collectives, which may be in progress meanwhile.
+  /// The transport of users' messages, separate from that of collectives, which may be in progress meanwhile.
   [[nodiscard]] Transport& messages() noexcept { return *messages_; }
-  /// A send or receive, for that transport.
+  /// A send or receive as that transport's message.
   [[nodiscard]] static Message message_of(const calls::Call& call);
   /// For people: "shared memory (avx512, single copy), mpi between 4 nodes".
   [[nodiscard]] std::string describe() const;
-  /// Why ranks of one node do not share memory, as a sentence; empty: they do.
+  /// Why ranks of one node do not share memory, as a sentence; empty if they do.
   [[nodiscard]] const std::string& fall_back() const noexcept { return no_shared_memory_; }
 
  private:
@@ -94,8 +94,8 @@ class HostBackend {
   Reductions kernels_;
   const world::CommWatch& watch_;
   Topology topology_;
-  std::string no_shared_memory_;  ///< the sentence why there is no shared memory, if there should be
-  std::size_t machines_ = 1;      ///< nodes, where there is no shared memory
+  std::string no_shared_memory_;  ///< why there is no shared memory although there should be
+  std::size_t machines_ = 1;      ///< nodes, if there is no shared memory
   std::string why_not_mpi_;
   bool oversubscribed_ = false;  ///< fewer processors than ranks on this machine
   bool messages_share_memory_ = false;
@@ -103,12 +103,12 @@ class HostBackend {
   std::unique_ptr<Transport> collectives_;
   std::unique_ptr<Transport> messages_;
   std::optional<Arenas> arenas_;
-  std::optional<PeerMemory> peers_;  ///< private memory of the node's other ranks, where all may read it
+  std::optional<PeerMemory> peers_;  ///< private memory of the node's other ranks, if all may read it
   std::optional<SlotChannel> slot_channel_;
   std::optional<NodeCollectives> node_;
   std::uint32_t chain_ = 0;     ///< of the signatures of all calls until now
-  bool is_one_node_ = false;    ///< whose ranks share memory: messages are not needed
-  std::vector<Message> sends_;  ///< of one exchange(), as are the receives
+  bool is_one_node_ = false;    ///< and its ranks share memory: no messages are needed
+  std::vector<Message> sends_;  ///< of one exchange(), like the receives
   std::vector<Message> receives_;
   std::optional<PeerCollectives> all_;            ///< every rank
   std::optional<HierarchicalCollectives> nodes_;  ///< several nodes, each with its own

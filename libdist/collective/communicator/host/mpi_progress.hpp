@@ -6,13 +6,13 @@
 
 namespace amldist::collective {
 
-/// The program may have messages of its own under way in MPI, such as one that waits for a connection. MPI makes
-/// progress only while it is called, and a wait in the node's shared memory does not call it. So where MPI carries
-/// data, each wait calls it now and then.
+/// The program may have MPI messages of its own under way, for example one that waits for a connection. MPI makes
+/// progress only while it is called, and a wait in the node's shared memory does not call it. So if MPI carries data,
+/// each wait calls it at intervals.
 class MpiProgress final : public ProgressHook {
  public:
-  /// `mpi` may be nullptr. `any_thread`: whether the communicator is used by other threads than the program's, which
-  /// MPI may not know.
+  /// `mpi` may be nullptr. `any_thread`: whether threads other than the program's use the communicator, which MPI may
+  /// not permit.
   MpiProgress(const world::MpiSession* mpi, bool any_thread) : mpi_(mpi), any_thread_(any_thread) {}
 
   void drive() override {

@@ -8,8 +8,8 @@
 
 namespace amldist::collective {
 
-/// The transport asks one watchdog about all messages: it passes each question on to that of the oldest message with
-/// the rank in question, which is also the one that other ranks are told of.
+/// The transport asks one watchdog about all messages: it passes each question to the watchdog of the oldest message
+/// with the rank in question, which is also the message that is reported to other ranks.
 class PendingMessages::OldestOfPeer final : public calls::Watchdog {
  public:
   explicit OldestOfPeer(PendingMessages& messages) : messages_(messages) {}
@@ -34,7 +34,7 @@ class PendingMessages::OldestOfPeer final : public calls::Watchdog {
   PendingMessages& messages_;
 };
 
-/// Its watchdog drives MPI only: whoever asks it is driving the messages already.
+/// Its watchdog drives MPI only: the caller is driving the messages already.
 PendingMessages::Pending::Pending(const Owner& owner, std::shared_ptr<Request> begun)
     : request(std::move(begun)), call(request->first()), watchdog(owner.context, &owner.mpi) {
   call.sequence = owner.numbers.next(call, false);
@@ -88,12 +88,11 @@ bool PendingMessages::progress() {
 
 void PendingMessages::back_off(int idle) {
   if (!transport_.rest(idle)) return;
-  // The oldest comes last: it is the one that other ranks are told of.
-  // NOLINTNEXTLINE(modernize-loop-convert): clang-tidy 14 cannot read std::views::reverse
+  // The oldest comes last: it is the one that is reported to other ranks.
   for (auto each = posted_.rbegin(); each != posted_.rend(); ++each) {
     Pending& message = **each;
     announce(message);
-    if (auto going_on = message.watchdog.keep_waiting(message.call.root); !going_on) return fail(going_on.error());
+    if (auto status = message.watchdog.keep_waiting(message.call.root); !status) return fail(status.error());
   }
 }
 

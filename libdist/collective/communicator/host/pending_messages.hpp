@@ -1,6 +1,6 @@
 // Sends and receives of host buffers that have begun and not ended.
 //
-// They are taken up at once and make progress on their own, whatever collective is being run: a rank may do anything
+// They start at once and make progress independently of the collective that is being run: a rank may do anything
 // between the two directions of an exchange.
 #pragma once
 
@@ -22,7 +22,7 @@ namespace amldist::collective {
 /// submit(), is_empty() and interrupt() are thread-safe. The rest is for the one thread that drives progress.
 class PendingMessages {
  public:
-  /// What messages need of their communicator.
+  /// What messages need from their communicator.
   struct Owner {
     CommContext& context;
     SequenceNumbers& numbers;
@@ -33,16 +33,16 @@ class PendingMessages {
   };
   PendingMessages(const Owner& owner, Transport& transport) : owner_(owner), transport_(transport) {}
 
-  /// Hands a send or receive over to the thread that drives progress.
+  /// Passes a send or receive to the thread that drives progress.
   void submit(std::shared_ptr<Request> request);
   /// Whether every message that was submitted has ended.
   [[nodiscard]] bool is_empty() const noexcept { return unfinished_.load(std::memory_order_acquire) == 0; }
   /// Ends a back_off() on another thread.
   void interrupt() noexcept { transport_.interrupt(); }
 
-  /// Takes up what was submitted.
+  /// Starts what was submitted.
   void take_up();
-  /// Moves what can be moved, and completes requests; whether anything moved.
+  /// Moves messages as far as possible, and completes requests; returns whether anything moved.
   bool progress();
   /// After `idle` rounds without progress: yields the processor, and asks the messages' watchdogs.
   void back_off(int idle);
@@ -68,13 +68,13 @@ class PendingMessages {
   Transport& transport_;
   std::vector<std::unique_ptr<Pending>> posted_;  ///< oldest first
   std::atomic<std::size_t> unfinished_ = 0;       ///< submitted and not ended
-  std::atomic<bool> has_submitted_ = false;       ///< tells take_up() without the lock
+  std::atomic<bool> has_submitted_ = false;       ///< tells take_up() without taking the lock
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::vector<std::shared_ptr<Request>> submitted_;
 };
 
-/// While a call waits, so do other ranks for this one's messages; a call may even wait for a rank that waits for one of
+/// While a call waits, other ranks wait for this one's messages; a call may even wait for a rank that waits for one of
 /// them.
 class CallProgress final : public ProgressHook {
  public:

@@ -16,8 +16,8 @@ Result<void> check_all_received(CommContext& context, HostBackend& backend, cons
   tally.count = 1;
   tally.send = numbers.sent().data();
   tally.recv = &due;
-  if (auto told = backend.start(tally).finish(watchdog); !told) return told;
-  // One rank that has left something, and how much.
+  if (auto status = backend.start(tally).finish(watchdog); !status) return status;
+  // A rank that has not received all messages, and how many it left.
   const std::uint64_t left = due - std::min(due, numbers.received());
   std::uint64_t found =
       left == 0 ? 0 : (std::uint64_t{context.rank()} + 1) << 32 | std::min<std::uint64_t>(left, UINT32_MAX);
@@ -32,7 +32,7 @@ Result<void> check_all_received(CommContext& context, HostBackend& backend, cons
                     " without having received ", std::to_string(number),
                     number == 1 ? " message that was sent to it" : " messages that were sent to it"});
   if (context.rank() == 0) context.channel().tell(sentence);
-  // Nobody gives the communicator up before all know: rank 0 would be told of it, and not print.
+  // No rank ends the communicator before all know: rank 0 would be told of it, and not print.
   tally.operation = calls::Operation::barrier;
   tally.count = 0;
   static_cast<void>(backend.start(tally).finish(watchdog));

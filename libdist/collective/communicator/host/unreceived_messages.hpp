@@ -1,4 +1,4 @@
-// Messages that nobody received, found when a communicator ends.
+// Messages that were never received, found when a communicator ends.
 #pragma once
 
 #include "collective/communicator/context/comm_context.hpp"
@@ -7,9 +7,9 @@
 
 namespace amldist::collective {
 
-/// The last thing that ranks do together: each compares what was sent to it with what it has received. A short message
-/// is on its way without its receiver (eager), so nobody would notice before. Collective. Errors: peer, naming a rank
-/// that has not received all.
+/// The last joint operation of the ranks: each compares the messages sent to it with those that it has received. A
+/// short message is sent before its receiver asks for it (eager), so the mistake would go unnoticed until then.
+/// Collective. Errors: peer, naming a rank that has not received all.
 [[nodiscard]] Result<void> check_all_received(CommContext& context, HostBackend& backend,
                                               const SequenceNumbers& numbers, const calls::Call& finalize,
                                               calls::Watchdog& watchdog);

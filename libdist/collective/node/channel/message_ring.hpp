@@ -1,10 +1,10 @@
 // A byte stream from one process to another of its node, through a ring in memory that both have mapped. One writes,
 // one reads, neither blocks. Each end keeps its position privately and publishes a copy. The published position of the
-// other end is checked, so a damaged ring is detected and never leads outside its memory.
+// other end is checked, so that a damaged ring is detected and never leads outside its memory.
 //
 // Positions are multiples of a cache line: every message begins on a new cache line, with a word of its own. That word
 // announces the message's first part once all of it is in the ring, so that a reader which polls the word gets it with
-// the data, without the line of the writer's position.
+// the data, without reading the line of the writer's position.
 #pragma once
 
 #include <algorithm>
@@ -25,31 +25,31 @@ namespace amldist::collective {
 /// An empty ring is zeroed memory, aligned to a cache line.
 struct MessageRing {
   static constexpr std::size_t line = 64;
-  /// So much that memory which the reader has just read is not written again at once (decision 31).
+  /// So large that memory which the reader has just read is not written again at once (decision 31).
   static constexpr std::size_t capacity = 128UL << 10;
 
   alignas(line) std::atomic<std::uint64_t> written;  ///< bytes written since the beginning; published by the writer
-  std::atomic<std::uint64_t> key;                    ///< random; 0: the writer is not there yet
-  std::atomic<std::uint64_t> has_given_up;           ///< 1: what the writer offered may hold anything by now
+  std::atomic<std::uint64_t> key;                    ///< random; 0 until the writer is there
+  std::atomic<std::uint64_t> has_given_up;           ///< 1: the memory that the writer offered may have changed
   alignas(line) std::atomic<std::uint64_t> taken;    ///< bytes read since the beginning; published by the reader
   std::atomic<std::uint64_t> fetched;                ///< messages that the reader has fetched from the writer's memory
-  std::atomic<std::uint64_t> preferred;              ///< by the reader: which classes of messages it would fetch
+  std::atomic<std::uint64_t> preferred;              ///< set by the reader: the classes of messages that it would fetch
   alignas(line) std::byte data[capacity];
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert((MessageRing::capacity & (MessageRing::capacity - 1)) == 0 && sizeof(MessageRing) % 64 == 0);
 
-/// How a message begins.
+/// The beginning of a message.
 struct MessageStart {
   std::uint32_t signature = 0;
-  bool is_offered = false;    ///< its address is behind its length, and the reader fetches it; else its data is
-  bool is_announced = false;  ///< the address is there, or all of the first part
+  bool is_offered = false;    ///< its address follows its length, and the reader fetches it; else its data follows
+  bool is_announced = false;  ///< the address, or all of the first part, is in the ring
 
-  /// As the word of a message, before the position.
+  /// The word of a message, before the position is added.
   [[nodiscard]] std::uint64_t word() const noexcept {
     return static_cast<std::uint64_t>(is_announced) << 63 | static_cast<std::uint64_t>(is_offered) << 62 | signature;
   }
-  /// nullopt: it is no such word.
+  /// nullopt if it is no such word.
   [[nodiscard]] static std::optional<MessageStart> from(std::uint64_t word) noexcept {
     const MessageStart out = {static_cast<std::uint32_t>(word), (word >> 62 & 1) != 0, word >> 63 != 0};
     return out.word() == word ? std::optional(out) : std::nullopt;
@@ -61,7 +61,7 @@ class RingEnd {
  public:
   /// Bytes that precede the contents of a message.
   static constexpr std::size_t word_bytes = sizeof(std::uint64_t);
-  /// Goes on with the next cache line, unless one begins here.
+  /// Advances to the next cache line, unless one begins here.
   void end_line() noexcept { at_ = (at_ + MessageRing::line - 1) / MessageRing::line * MessageRing::line; }
 
  protected:
@@ -71,8 +71,8 @@ class RingEnd {
     const std::uint64_t between = written - taken;
     return between <= MessageRing::capacity && between % MessageRing::line == 0;
   }
-  /// The word of a message that begins here. What the ring held before, which may be anything, is it by chance only,
-  /// once in 2^64.
+  /// The word of a message that begins here. What the ring held before may be anything; it equals the word by chance
+  /// only once in 2^64.
   [[nodiscard]] std::uint64_t word_of(const MessageStart& start) const noexcept { return (key_ + at_) ^ start.word(); }
   [[nodiscard]] std::atomic_ref<std::uint64_t> word_at(std::uint64_t position) const noexcept {
     return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(ring_->data + position % MessageRing::capacity));
@@ -102,7 +102,7 @@ class RingWriter : public RingEnd {
   }
 
   /// Bytes that may be written before the next publish(). Reads the reader's position only if `wanted` bytes are not
-  /// known to fit. nullopt: the ring is damaged.
+  /// known to fit. nullopt if the ring is damaged.
   [[nodiscard]] std::optional<std::size_t> room(std::size_t wanted) noexcept {
     if (MessageRing::capacity - (at_ - other_) < wanted) {
       const std::uint64_t taken = ring_->taken.load(std::memory_order_acquire);
@@ -122,11 +122,11 @@ class RingWriter : public RingEnd {
     at_ += word_bytes;
     offered_ += start.is_offered ? 1 : 0;
   }
-  /// Whether the next message of so many bytes is offered instead of written.
+  /// Whether the next message of this many bytes is offered instead of written.
   [[nodiscard]] bool offers(std::size_t bytes) noexcept {
     return ways_.fetches(bytes, ring_->preferred.load(std::memory_order_relaxed));
   }
-  /// Whether the reader has fetched what was offered last. nullopt: the ring is damaged.
+  /// Whether the reader has fetched the last message that was offered. nullopt if the ring is damaged.
   [[nodiscard]] std::optional<bool> is_fetched() const noexcept {
     const std::uint64_t fetched = ring_->fetched.load(std::memory_order_acquire);
     if (fetched == offered_) return true;
@@ -143,7 +143,7 @@ class RingWriter : public RingEnd {
   }
 
  private:
-  std::uint64_t begun_ = 0;  ///< where the message begins that was begun since the last publish()
+  std::uint64_t begun_ = 0;  ///< where the message begins that was started since the last publish()
   std::uint64_t word_ = 0;
   bool has_begun_ = false;
   std::uint64_t offered_ = 0;
@@ -154,8 +154,8 @@ class RingReader : public RingEnd {
  public:
   explicit RingReader(MessageRing& ring) : RingEnd(ring) {}
 
-  /// Whether a message of this signature that is announced begins here. Then its header can be read, and what it
-  /// announces, of which known() is to be told.
+  /// Whether an announced message of this signature begins here. Then its header can be read, and the part that it
+  /// announces must be reported to known().
   [[nodiscard]] bool is_announced(std::uint32_t signature) noexcept {
     constexpr int polls = 3;  // the line of the position stays with the writer meanwhile
     if (key_ == 0) key_ = ring_->key.load(std::memory_order_relaxed);
@@ -169,12 +169,12 @@ class RingReader : public RingEnd {
     }
     return false;
   }
-  /// So many bytes from `position` on can be read, whether the writer's position shows that or not.
+  /// This many bytes from `position` on can be read, whether the writer's position shows it or not.
   void known(std::uint64_t position, std::size_t bytes) noexcept {
     known_ = std::max(known_, (position + bytes + MessageRing::line - 1) / MessageRing::line * MessageRing::line);
   }
   [[nodiscard]] std::uint64_t position() const noexcept { return at_; }
-  /// Bytes that can be read before the next release(); nullopt: the ring is damaged.
+  /// Bytes that can be read before the next release(); nullopt if the ring is damaged.
   [[nodiscard]] std::optional<std::size_t> available(std::size_t wanted) noexcept {
     if (known_ < at_ + wanted) {
       const std::uint64_t written = ring_->written.load(std::memory_order_acquire);
@@ -186,7 +186,7 @@ class RingReader : public RingEnd {
     }
     return known_ - at_;
   }
-  /// Takes the word with which a message begins. nullopt: it is no such word.
+  /// Takes the word with which a message begins. nullopt if it is no such word.
   [[nodiscard]] std::optional<MessageStart> take_word() noexcept {
     if (key_ == 0) key_ = ring_->key.load(std::memory_order_relaxed);
     const auto start = MessageStart::from(word_at(at_).load(std::memory_order_relaxed) ^ (key_ + at_));
@@ -198,27 +198,27 @@ class RingReader : public RingEnd {
       std::copy_n(from, count, bytes.data() + to);
     });
   }
-  /// All of the message that was offered is here.
+  /// All of the message that was offered has been fetched.
   void finish_fetching() noexcept { ring_->fetched.store(++fetched_, std::memory_order_release); }
-  /// Whether the writer gave up. What was fetched before is what it offered, if not.
+  /// Whether the writer gave up. If not, what was fetched before is what it offered.
   [[nodiscard]] bool has_given_up() const noexcept {
     std::atomic_thread_fence(std::memory_order_acquire);
     return ring_->has_given_up.load(std::memory_order_relaxed) != 0;
   }
-  /// A message has taken so long, from its header to its end.
+  /// A message has taken this long, from its header to its end.
   void note(std::size_t bytes, bool was_fetched, std::chrono::nanoseconds took) noexcept {
     const auto picoseconds = static_cast<std::uint64_t>(took.count()) * 1000;
     const std::uint64_t now = ways_.note(bytes, was_fetched, picoseconds / bytes);
     if (std::exchange(preferred_, now) != now) ring_->preferred.store(now, std::memory_order_relaxed);
   }
-  /// Gives the space of what was read back to the writer.
+  /// Returns the space of what was read to the writer.
   void release() noexcept {
     end_line();
     ring_->taken.store(at_, std::memory_order_release);
   }
 
  private:
-  std::uint64_t known_ = 0;  ///< up to here the ring can be read
+  std::uint64_t known_ = 0;  ///< the ring can be read up to here
   std::uint64_t fetched_ = 0;
   std::uint64_t preferred_ = 0;
   MessageWayTimes ways_;

@@ -1,8 +1,8 @@
-// Which way long messages of a pair of ranks go: through the ring, or fetched by the reader from the writer's memory.
-// It depends on the processors and on the kernel: fetching 64 KiB took half of the time of the ring on a Xeon, and one
-// and a half times on an EPYC (decision 32). So the writer sends a few messages of each class of sizes in both ways in
-// turn, the reader times all of them and says which way it prefers, and the writer takes that. Some hundred messages
-// later the writer tries again.
+// How long messages of a pair of ranks travel: through the ring, or fetched by the reader from the writer's memory. The
+// faster way depends on the processors and on the kernel: fetching 64 KiB took half of the time of the ring on a Xeon,
+// and one and a half times on an EPYC (decision 32). So the writer sends a few messages of each class of sizes in both
+// ways in turn, the reader times all of them and publishes which way it prefers, and the writer uses that. Some hundred
+// messages later the writer tries again.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace amldist::collective {
 /// The writer's side. `preferred`: the reader's, a bit for each class.
 class MessageWayChoice {
  public:
-  /// Whether the next message of so many bytes is fetched.
+  /// Whether the next message of this many bytes is fetched.
   [[nodiscard]] bool fetches(std::size_t bytes, std::uint64_t preferred) noexcept {
     const std::size_t of = tuning::message_class(bytes);
     const std::uint64_t turn = begun_[of]++ % tuning::message_trial_every;
@@ -31,7 +31,7 @@ class MessageWayChoice {
 /// The reader's side.
 class MessageWayTimes {
  public:
-  /// A message took so many picoseconds a byte, from its header to its end. Returns what the reader prefers now.
+  /// A message took this many picoseconds per byte, from its header to its end. Returns what the reader prefers now.
   std::uint64_t note(std::size_t bytes, bool was_fetched, std::uint64_t took) noexcept {
     const std::size_t of = tuning::message_class(bytes);
     Least& least = least_[of];

@@ -1,4 +1,4 @@
-// Whether programs that compute want this rank's processor, as its own yields tell.
+// Whether computing programs compete for this rank's processor, judged by the length of its own yields.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 
 namespace amldist::collective {
 
-/// Ranks that wait yield back at once; a program that computes keeps the processor for its slice, about 3 ms. One such
-/// yield says little: a process that starts takes as long. Two in a row are a program that goes on computing, for a
-/// while; the longer it has been so, the longer it is taken to go on. Not thread-safe.
+/// Ranks that wait yield back at once; a program that computes keeps the processor for its time slice, about 3 ms. One
+/// such yield means little: a starting process takes as long. Two in a row mean a program that keeps computing for a
+/// while; the longer it has done so, the longer it is expected to go on. Not thread-safe.
 class ProcessorContention {
  public:
   /// `ranks` of the node: a yield may be a turn of all of them.
@@ -31,10 +31,10 @@ class ProcessorContention {
     until_ = now + period_;
     return true;
   }
-  /// Until then the ranks themselves do what takes long, so that long yields say nothing about other programs.
+  /// Ignores long yields until then, because the ranks themselves do something that takes long.
   void expect_long_yields_until(Clock::time_point end) noexcept { expected_until_ = end; }
   [[nodiscard]] bool is_contended(Clock::time_point now) const noexcept { return now < until_; }
-  /// Whether it ever was: saves the question what time it is.
+  /// Whether it ever was; saves reading the clock.
   [[nodiscard]] bool was_contended() const noexcept { return until_ != Clock::time_point(); }
 
  private:

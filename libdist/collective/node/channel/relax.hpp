@@ -21,8 +21,8 @@ inline void relax() noexcept {
 }
 
 /// A shorter wait, for the first polls of a wait that may end at any moment. A pause takes 23 ns on the processor where
-/// this was measured, nearly as long as a cache line takes to arrive. No pause would keep taking the line away from its
-/// writer. Reading the time-stamp counter takes 9 ns.
+/// this was measured, nearly as long as a cache line takes to arrive. Polling without any pause would keep taking the
+/// line away from its writer. Reading the time-stamp counter takes 9 ns.
 inline void relax_briefly() noexcept {
 #ifdef __x86_64__
   static_cast<void>(__rdtsc());
@@ -34,7 +34,7 @@ inline void relax_briefly() noexcept {
 /// Requests a cache line that will be read soon.
 inline void prefetch_for_reading(const void* line) noexcept { __builtin_prefetch(line); }
 
-/// Requests a cache line for writing ahead of time, while this rank waits for others. A reader has it in its cache, and
+/// Requests a cache line for writing ahead of time, while this rank waits for others. If a reader has it in its cache,
 /// a store would have to wait until that copy is invalidated.
 inline void prefetch_for_write(void* line) noexcept {
 #ifdef __x86_64__

@@ -17,12 +17,12 @@ namespace amldist::collective {
 namespace {
 
 constexpr std::size_t page_bytes = 4096;
-/// Of more, none has room for turns.
+/// A larger slot has no room for turns.
 constexpr std::uint32_t most_ranks_rotating = tuning::most_rotation / (SlotChannel::slots * tuning::shortest_rotation);
 
 std::size_t whole_pages(std::size_t bytes) noexcept { return (bytes + page_bytes - 1) / page_bytes * page_bytes; }
 
-/// The ranks' lines, and behind them what they show about their waiting.
+/// The ranks' lines, followed by what they publish about their waiting.
 std::size_t lines_bytes(std::uint32_t ranks) noexcept {
   return whole_pages(static_cast<std::size_t>(ranks) * (SlotChannel::lines_oversubscribed + 1) * 64);
 }
@@ -73,7 +73,7 @@ bool SlotChannel::has_come(std::uint32_t peer, std::uint32_t round, bool& differ
 void SlotChannel::use_slots(std::size_t bytes, std::size_t buffers, Flow flow) noexcept {
   const std::size_t position = std::bit_ceil(std::max<std::size_t>(bytes, 1));
   const std::size_t region = rotation_for(buffers);
-  // Ranks that share a processor find in its cache what they have just written: only running ahead is worth it to them.
+  // Ranks that share a processor find in its cache what they have just written: they gain only from running ahead.
   const bool gains = place_.size <= most_ranks_rotating && (!oversubscribed_ || flow == Flow::one_way);
   const std::size_t shortest = oversubscribed_ ? page_bytes : 2 * page_bytes;  // shorter ones are as fast without
   const bool rotates = gains && position >= shortest && position < region;
@@ -94,16 +94,16 @@ std::size_t SlotChannel::rotation_for(std::size_t buffers) const noexcept {
   return buffers <= tuning::most_rotating_buffers ? most : std::min(most, tuning::shortest_rotation);
 }
 
-/// All at once, instead of by a page fault for each page of the first calls. Where the kernel cannot (before
-/// Linux 5.14), it is by page faults. All ranks do so in the same call; those that share this one's processor have
-/// their turns meanwhile.
+/// Maps everything at once, instead of by a page fault for each page of the first calls. If the kernel cannot (before
+/// Linux 5.14), page faults do it. All ranks do so in the same call; those that share this one's processor take their
+/// turns meanwhile.
 void SlotChannel::map_rotation() noexcept {
   is_mapped_ = true;
   const auto begun = Clock::now();
   const std::size_t each = rotation(place_.size, slot_bytes_, oversubscribed_) / page_bytes * page_bytes;
   const std::size_t all = slots * place_.size;
   for (std::size_t i = 0; i < all; ++i) {
-    const std::size_t slot = (slots * place_.rank + i) % all;  // the own ones first, while the others map theirs
+    const std::size_t slot = (slots * place_.rank + i) % all;  // the own slots first, while the others map theirs
     static_cast<void>(::madvise(stages_ + slot * slot_stride_, each, MADV_POPULATE_WRITE));
   }
   const auto now = Clock::now();
@@ -134,7 +134,7 @@ Result<void> SlotChannel::wait_until(std::uint32_t peer, std::uint32_t round) {
   return {};
 }
 
-/// Spinning is useless where the peer waits for this rank's processor, or other programs want it.
+/// Spinning is useless if the peer waits for this rank's processor, or other programs want it.
 bool SlotChannel::spin_apart(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept {
   constexpr int polls = 2048;  // 50 us
   if (!is_apart(peer)) {
@@ -170,12 +170,12 @@ void SlotChannel::part() noexcept {
 }
 
 /// Yields the processor, and after a while sleeps until the peer publishes. Ranks that outnumber the processors sleep
-/// soon: a processor where somebody yields again and again is not idle, so Linux brings no other rank there. A yield to
-/// another program takes a slice of its time, some milliseconds, where ranks yield back at once. So where yields take
-/// long, sleep takes their place for a while: Linux prefers who has slept to who computes.
+/// soon: a processor on which a rank keeps yielding is not idle, so Linux brings no other rank there. A yield to
+/// another program takes a slice of its time, some milliseconds, whereas ranks yield back at once. So if yields take
+/// long, sleep replaces them for a while: Linux prefers a thread that has slept to one that computes.
 Result<void> SlotChannel::wait_slowly(std::uint32_t peer, std::uint32_t round) {
-  // Where many wait for a processor, each yield takes a turn of all of them: 64 took seconds in which no diagnosis was
-  // heard.
+  // If many ranks wait for a processor, each yield takes a turn of all of them: with 64, seconds passed in which no
+  // diagnosis was received.
   constexpr int yields_between_checks = 4;
   const int checks_before_sleep = oversubscribed_ ? 16 : 1024;
   auto before = Clock::now();
@@ -196,7 +196,7 @@ Result<void> SlotChannel::wait_slowly(std::uint32_t peer, std::uint32_t round) {
       contended = contention().yielded(now, now - before);
       before = now;
     }
-    if (auto going_on = watchdog_->keep_waiting(place_.communicator_ranks[peer]); !going_on) return going_on;
+    if (auto status = watchdog_->keep_waiting(place_.communicator_ranks[peer]); !status) return status;
     before = Clock::now();
     contended = contention().is_contended(before);
   }

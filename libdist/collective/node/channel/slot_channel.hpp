@@ -11,17 +11,17 @@
 //
 // Why four suffice: a rank writes into the slot of round k after it has seen every other rank's line of round k-2
 // (begin() waits for that). A rank publishes round k-2 only after it has finished reading all rounds up to k-4. The
-// caller must ensure this: when it publishes round j, it has read everything of rounds before j-1. Lines and short
-// buffers are sixteen for the same reason: a round that uses no slot (begin_short()) waits for round k-14 only, so
-// where data goes one way, the sender need not wait for each message to arrive. Once it must wait, it does so until the
-// others are half as far behind: it looks at a line of theirs in every seventh round, and not in each. Where ranks
-// share processors, each wait is a turn of all of them, so there they have 128.
+// caller must ensure this: when it publishes round j, it has read everything of rounds before j-1. There are sixteen
+// lines and short buffers for the same reason: a round that uses no slot (begin_short()) waits for round k-14 only, so
+// if data goes one way, the sender need not wait for each message to arrive. Once it must wait, it does so until the
+// others are half as far behind: it looks at one of their lines in every seventh round, and not in each. If ranks share
+// processors, each wait is a turn of all of them, so there they have 128.
 //
 // Staging memory that was used a moment ago is still in the caches of the rank that read it, and until it has left
 // them, writing it takes two to four times as long (decision 33). So contributions take turns in several positions of
-// their slot (use_slots()), which may have more than slot_bytes() for that. Where ranks share processors they do so
-// only if data goes one way, and for another reason: with n positions in the four slots, all used since they were
-// divided so, the sender may be n-2 rounds ahead by the proof above.
+// their slot (use_slots()), which may have more than slot_bytes() for that. If ranks share processors, they do so only
+// if data goes one way, and for another reason: with n positions in the four slots, all used since this layout began,
+// the sender may be n-2 rounds ahead by the proof above.
 //
 // Because the line carries the signature, a rank that makes another call is detected immediately and at no cost.
 #pragma once
@@ -83,13 +83,13 @@ class SlotChannel {
   }
   enum class Flow : std::uint8_t { both_ways, one_way };
   /// The next rounds of this call use up to `bytes` of their slots, on all ranks alike: only then may it be called.
-  /// `buffers`, equal on all ranks, too, are the bytes that a rank sends and receives, both together; where data goes
-  /// one way, also in a reduce, what goes from or to the root. In that case call it before begin().
+  /// `buffers`, also equal on all ranks, are the bytes that a rank sends and receives together; if data goes one way,
+  /// even in a reduce, the bytes from or to the root. In that case call it before begin().
   void use_slots(std::size_t bytes, std::size_t buffers, Flow flow = Flow::both_ways) noexcept;
   /// From now on, waits use this watchdog.
   void wait_under(calls::Watchdog& watchdog) noexcept { watchdog_ = &watchdog; }
 
-  /// How long a rank sleeps at most before the watchdog looks again.
+  /// The longest sleep of a rank before the watchdog looks again.
   void look_every(std::chrono::nanoseconds period) noexcept { longest_sleep_ = period; }
 
   /// Begins the next round. Afterwards own_slot(), own_line() and own_place() may be written.
@@ -116,7 +116,7 @@ class SlotChannel {
     line(place_.rank, round_).word.store(word_of(round_), std::memory_order_release);
     seen_[place_.rank] = round_;
     // No fence, which would take as long as a short call: a rank that falls asleep at this moment is missed, and wakes
-    // by itself after a millisecond.
+    // up by itself after a millisecond.
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (has_sleepers()) [[unlikely]]
       wake_up();
@@ -135,7 +135,7 @@ class SlotChannel {
     if (static_cast<std::int32_t>(seen_[peer] - wanted) >= 0) return {};
     return wait_until(peer, wanted);
   }
-  /// await() for a rank that sends without receiving: where it is ahead, its next lines are fetched, too.
+  /// await() for a rank that sends without receiving: if it is ahead, its next lines are fetched, too.
   [[nodiscard]] Result<void> await_stream(std::uint32_t peer) {
     bool differs = false;
     if (!has_come(peer, round_, differs) || differs) return wait_until(peer, round_);
@@ -144,12 +144,12 @@ class SlotChannel {
     return {};
   }
   /// Call it before waiting for ranks that copy this many bytes to their slots. Polling a line takes it from its
-  /// writer, who must fetch it back to publish; so do not poll before the copy can be finished.
+  /// writer, which must fetch it back to publish; so do not poll before the copy can be finished.
   void delay_polling(std::size_t bytes) const noexcept;
   [[nodiscard]] Result<void> await_all(std::uint32_t back = 0) {
     return for_all_others([&](std::uint32_t peer) { return await(peer, back); });
   }
-  /// The same where the ranks show `bytes` at place_of(), and all of it is read next.
+  /// The same if the ranks show `bytes` at place_of(), and all of it is read next.
   [[nodiscard]] Result<void> await_all_places(std::size_t bytes) {
     if (bytes <= line_data || bytes > longest_polled || oversubscribed_) return await_all();
     return for_all_others([&](std::uint32_t peer) { return await_short(peer, bytes); });
@@ -157,14 +157,14 @@ class SlotChannel {
 
   /// The peer's contribution does not match this rank's call; ends the call with an error.
   [[nodiscard]] Error differs(std::uint32_t peer) { return watchdog_->differs(place_.communicator_ranks[peer]); }
-  /// What the peer published cannot be true; ends the call with an error.
+  /// What the peer published is invalid; ends the call with an error.
   [[nodiscard]] Error is_damaged(std::uint32_t peer) {
     return watchdog_->lost(place_.communicator_ranks[peer], "what it wrote to shared memory is damaged");
   }
 
-  /// This rank ends a call with an error: from now on its buffers may hold anything.
+  /// This rank ends a call with an error: from now on the contents of its buffers are undefined.
   void give_up() noexcept { waiting_[place_.rank].has_given_up.store(1, std::memory_order_release); }
-  /// Whether the peer did. What was read from its buffers before is what it had there for the call, if not.
+  /// Whether the peer did. If not, what was read from its buffers before was the data of the call.
   [[nodiscard]] bool has_given_up(std::uint32_t peer) const noexcept {
     std::atomic_thread_fence(std::memory_order_acquire);
     return waiting_[peer].has_given_up.load(std::memory_order_relaxed) != 0;
@@ -180,7 +180,7 @@ class SlotChannel {
   [[nodiscard]] std::byte* line_of(std::uint32_t peer, std::uint32_t back = 0) noexcept {
     return line(peer, round_ - back).data;
   }
-  /// Where a rank shows `bytes`: in its line, its short buffer or its slot. All ranks must ask for as many.
+  /// Where a rank shows `bytes`: in its line, its short buffer or its slot. All ranks must ask for the same number.
   [[nodiscard]] std::byte* place_of(std::uint32_t peer, std::size_t bytes) noexcept {
     return bytes <= line_data ? line_of(peer) : bytes <= short_data ? short_of(peer) : slot_of(peer);
   }
@@ -198,7 +198,7 @@ class SlotChannel {
   }
 
  private:
-  /// A processor fetches about so much at a time.
+  /// The amount of memory that a processor fetches at a time.
   static constexpr std::size_t longest_polled = 512;
   /// One cache line more than the data, so that short buffers are in different sets of a cache.
   static constexpr std::size_t short_stride = short_data + 64;
@@ -208,14 +208,14 @@ class SlotChannel {
     std::byte data[line_data];
   };
   static_assert(sizeof(Line) == 64 && std::atomic<std::uint64_t>::is_always_lock_free);
-  /// The half of a line's word that futexes take.
+  /// The half of a line's word that futexes use.
   [[nodiscard]] static const std::atomic<std::uint32_t>& round_in(const Line& line) noexcept {
     static_assert(std::endian::native == std::endian::little && std::atomic<std::uint32_t>::is_always_lock_free);
     return reinterpret_cast<const std::atomic<std::uint32_t>*>(&line.word)[1];
   }
 
   struct alignas(64) Waiting {
-    std::atomic<int> processor;  ///< where the rank last waited for long, plus 1; 0: it never did
+    std::atomic<int> processor;  ///< the processor on which the rank last waited for long, plus 1; 0: it never did
     std::atomic<int> has_given_up;
     std::atomic<std::uint32_t> sleepers;  ///< ranks that sleep until this one publishes
   };
@@ -225,17 +225,18 @@ class SlotChannel {
     return lines_[peer * lines_in_use() + (round & last_line_)];
   }
   void map_rotation() noexcept;
-  /// Bytes of a slot in which contributions take turns. Memory is used again after four slots, or two where every other
-  /// round uses none: two ranks pass 2 MiB until then, more than their second-level caches have. A line that has left
-  /// them costs a fraction of one that the peer still has.
+  /// Bytes of a slot in which contributions take turns. Memory is used again after four slots, or two if every other
+  /// round uses no slot: two ranks pass 2 MiB until then, more than their second-level caches have. A line that has
+  /// left them costs a fraction of one that the peer still has.
   [[nodiscard]] static std::size_t rotation(std::uint32_t ranks, std::size_t slot_bytes, bool oversubscribed) noexcept;
-  /// The same for a call with so long buffers: if these are long, they drive everything else out of the caches anyway.
+  /// The same for a call with buffers of this length: if they are long, they drive everything else out of the caches
+  /// anyway.
   [[nodiscard]] std::size_t rotation_for(std::size_t buffers) const noexcept;
   /// From one slot to the next.
   [[nodiscard]] static std::size_t slot_stride(std::uint32_t ranks, std::size_t slot_bytes) noexcept {
     return std::max(slot_bytes, rotation(ranks, slot_bytes, false));
   }
-  /// Since when slots are divided as in the next round, for rounds_ahead().
+  /// The first round whose slots have the layout of the next round, for rounds_ahead().
   void note_layout() noexcept {
     const std::uint32_t layout = last_position_ == 0 ? 0 : position_shift_;
     if (layout == layout_) return;
@@ -243,7 +244,7 @@ class SlotChannel {
     layout_since_ = round_ + 1;
   }
   /// How many rounds the next one may be ahead of the others. Its memory was last used as many rounds ago as there are
-  /// positions, or when slots were divided otherwise: who has published the second round of this layout has read that.
+  /// positions, or before the layout changed: a rank that has published the second round of this layout has read that.
   [[nodiscard]] std::uint32_t rounds_ahead() const noexcept {
     const std::uint32_t positions = slots * (last_position_ + 1);
     const std::uint32_t begun = round_ + 1 - layout_since_;  // rounds of this layout
@@ -253,13 +254,13 @@ class SlotChannel {
   [[nodiscard]] std::byte* short_of(std::uint32_t peer) noexcept {
     return shorts_ + (peer * lines_in_use() + (round_ & last_line_)) * short_stride;
   }
-  /// Begins the next round once every rank has published the one of `rounds` before. Whoever has not is waited for
-  /// until he has published the one of `then` before.
+  /// Begins the next round once every rank has published the one of `rounds` before. If a rank has not, waits until it
+  /// has published the one of `then` before.
   [[nodiscard]] Result<void> begin_after(std::uint32_t rounds, std::uint32_t then) {
     const std::uint32_t wanted = round_ + 1 - rounds;
     for (std::uint32_t peer = 0; peer < place_.size; ++peer) {
       if (static_cast<std::int32_t>(seen_[peer] - wanted) >= 0) continue;
-      if (auto came = wait_until(peer, round_ + 1 - then); !came) return came;
+      if (auto status = wait_until(peer, round_ + 1 - then); !status) return status;
     }
     return advance();
   }
@@ -276,11 +277,11 @@ class SlotChannel {
     std::uint32_t peer = place_.rank;
     for (std::uint32_t i = 1; i < place_.size; ++i) {
       peer = peer + 1 == place_.size ? 0 : peer + 1;
-      if (auto came = await_one(peer); !came) return came;
+      if (auto status = await_one(peer); !status) return status;
     }
     return {};
   }
-  /// await() that asks for the data with each look at the line, so that both are on their way at the same time: the
+  /// await() that requests the data with each look at the line, so that both are on their way at the same time: the
   /// writer writes the data first.
   [[nodiscard]] Result<void> await_short(std::uint32_t peer, std::size_t bytes) {
     constexpr int polls = 64;
@@ -300,15 +301,16 @@ class SlotChannel {
   }
   [[nodiscard]] Result<void> wait_until(std::uint32_t peer, std::uint32_t round);
   [[nodiscard]] Result<void> wait_slowly(std::uint32_t peer, std::uint32_t round);
-  /// Until the peer publishes `round`, or for about a millisecond.
+  /// Waits until the peer publishes `round`, or for about a millisecond.
   void sleep(std::uint32_t peer, std::uint32_t round) noexcept;
   /// The ranks that sleep until this one publishes.
   [[gnu::cold]] void wake_up() noexcept;
-  /// Of the processor, as this wait sees it: the program's own computation counts only while nobody waits for the call.
+  /// Contention of the processor, as this wait sees it: the program's own computation counts only while no thread waits
+  /// for the call.
   [[nodiscard]] ProcessorContention& contention() noexcept {
     return watchdog_->is_unawaited() ? unawaited_contention_ : contention_;
   }
-  /// Polls for a while if the peer is on another processor; whether its line arrived.
+  /// Polls for a while if the peer is on another processor; returns whether its line arrived.
   [[nodiscard, gnu::noinline]] bool spin_apart(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept;
   /// Whether the peer last waited on another processor than this rank's, as far as is known.
   [[nodiscard]] bool is_apart(std::uint32_t peer) noexcept;
@@ -323,16 +325,16 @@ class SlotChannel {
   std::byte* stages_;
   std::size_t slot_bytes_;
   std::size_t slot_stride_;
-  std::uint32_t last_line_;  ///< lines in use of each rank, a power of two, less one
+  std::uint32_t last_line_;  ///< number of each rank's lines in use, a power of two, minus one
   bool oversubscribed_;
   bool is_mapped_ = false;  ///< the part of the slots in which contributions take turns
   std::uint32_t round_ = 0;
   std::uint32_t first_of_call_ = 1;
   std::uint32_t signature_ = 0;
-  std::uint32_t last_position_ = 0;   ///< positions in a slot, a power of two, less one
+  std::uint32_t last_position_ = 0;   ///< number of positions in a slot, a power of two, minus one
   std::uint32_t position_shift_ = 0;  ///< a position has 1 << this bytes
-  std::uint32_t layout_ = 0;          ///< of the last round: position_shift_, or 0: a slot is one position
-  std::uint32_t layout_since_ = 0;    ///< the first round of it
+  std::uint32_t layout_ = 0;          ///< of the last round: position_shift_, or 0 if a slot is one position
+  std::uint32_t layout_since_ = 0;    ///< the first round of this layout
   calls::Watchdog* watchdog_ = nullptr;
   std::vector<std::uint32_t> seen_;  // by peer: the last round known to be published
   // Of waits that are not short:

@@ -28,7 +28,7 @@ std::uint64_t physical_memory() noexcept {
 
 std::size_t Arenas::reserved_bytes(std::size_t ranks) noexcept {
   // One rank may use all memory, and needs room for gaps. Many ranks share it: each may use several times its part. A
-  // process has 128 TiB of addresses for dozens of communicators, and for what else it reserves.
+  // process has 128 TiB of addresses for dozens of communicators, and for its other reservations.
   constexpr std::uint64_t parts = 4;
   constexpr std::uint64_t most_in_total = 2UL << 40;
   const std::uint64_t share = std::min(parts * physical_memory(), most_in_total) / ranks;
@@ -51,7 +51,7 @@ Result<void> Arenas::open(std::size_t rank, const std::string& address) {
   return {};
 }
 
-/// A free block. `asker` is the function that errors speak of.
+/// A free block. `asker` is the function that errors name.
 Result<std::uint64_t> Arenas::take(std::size_t bytes, std::string_view asker) {
   if (bytes > own().size() / 2 || bytes > physical_memory()) {
     return Error{Errc::limit,
@@ -103,22 +103,22 @@ Result<void> Arenas::check_whole_pages(const void* memory, std::size_t bytes) {
   return Error{
       Errc::invalid_argument,
       text::concat({"amldist_register: ", std::to_string(bytes), " bytes at an address that is ",
-                    memory == nullptr ? "NULL" : std::to_string(address % page) + " bytes behind a page's start",
+                    memory == nullptr ? "NULL" : std::to_string(address % page) + " bytes after a page's start",
                     " are not whole pages of ", std::to_string(page), " bytes: allocate with aligned_alloc()"})};
 }
 
 Result<void> Arenas::register_memory(void* memory, std::size_t bytes) {
-  if (auto whole = check_whole_pages(memory, bytes); !whole) return whole;
+  if (auto status = check_whole_pages(memory, bytes); !status) return status;
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
   const auto refuse = [](Errc code, std::string_view why) {
     return Error{code, text::concat({"amldist_register: the buffer cannot be registered: ", why})};
   };
-  if (auto free = forget_what_was_remapped(address, bytes); !free)
-    return refuse(free.error().code, free.error().message);
+  if (auto status = forget_what_was_remapped(address, bytes); !status)
+    return refuse(status.error().code, status.error().message);
   const auto maps = own_memory_map_with_flags();
   if (!maps) return refuse(Errc::unavailable, maps.error().message);
-  if (auto fits = check_private_memory(*maps, address, bytes); !fits)
-    return refuse(fits.error().code, fits.error().message);
+  if (auto status = check_private_memory(*maps, address, bytes); !status)
+    return refuse(status.error().code, status.error().message);
   const auto at = take(bytes, "amldist_register");
   if (!at) return at.error();
   auto placed = RegisteredMemory::place(memory, bytes, own(), *at);
@@ -132,8 +132,8 @@ Result<void> Arenas::register_memory(void* memory, std::size_t bytes) {
   return {};
 }
 
-/// Drops registrations in a range whose memory the program has freed or remapped. Errors: invalid_argument for one that
-/// is still there; unavailable.
+/// Drops registrations in a range whose memory the program has freed or remapped. Errors: invalid_argument if one is
+/// still there; unavailable.
 Result<void> Arenas::forget_what_was_remapped(std::uintptr_t address, std::size_t bytes) {
   auto next = tables_->registered.lower_bound(address);
   if (next != tables_->registered.begin() && address - std::prev(next)->first < std::prev(next)->second.bytes()) --next;
@@ -157,7 +157,7 @@ Result<void> Arenas::deregister_memory(void* memory) {
   if (!restored && !is_lost)
     return Error{restored.error().code, text::concat({"amldist_deregister: ", restored.error().message})};
   const std::lock_guard lock(tables_->mutex);
-  // Whatever still shows the pages of memory that was remapped keeps them until the end.
+  // If memory was remapped, its pages stay until the end.
   if (!is_lost) give_back(tables_->used.find(found->second.offset()));
   tables_->registered.erase(found);
   tables_->has_registered = !tables_->registered.empty();

@@ -37,20 +37,20 @@ class Arenas {
   /// Errors: invalid_argument for memory that allocate() did not return.
   [[nodiscard]] Result<void> release(void* memory);
 
-  /// Puts memory of the program into the arena, with its contents, at the address that it has. Errors:
-  /// invalid_argument (see check_whole_pages(); not private memory; a part is registered), unavailable, limit.
+  /// Puts memory of the program into the arena, with its contents, at its present address. Errors: invalid_argument
+  /// (see check_whole_pages(); not private memory; a part is registered), unavailable, limit.
   [[nodiscard]] Result<void> register_memory(void* memory, std::size_t bytes);
-  /// Takes it out again, with its contents. Errors: invalid_argument for memory that is not registered, and what
-  /// RegisteredMemory::restore() gives.
+  /// Takes it out again, with its contents. Errors: invalid_argument for memory that is not registered, and those of
+  /// RegisteredMemory::restore().
   [[nodiscard]] Result<void> deregister_memory(void* memory);
-  /// Whether memory can be registered as far as its address and length say. Errors: invalid_argument.
+  /// Whether memory can be registered, judged by its address and length. Errors: invalid_argument.
   [[nodiscard]] static Result<void> check_whole_pages(const void* memory, std::size_t bytes);
 
   using Access = RegisteredMemory::Access;
   /// Offset of a range within one allocation of this rank's arena, or of registered memory that is still there (see
   /// RegisteredMemory::has(), also for `access`); nullopt for any other memory, which takes a few nanoseconds.
   [[nodiscard]] std::optional<std::uint64_t> offset_of(const void* data, std::size_t bytes, Access access) const;
-  /// A range of a rank's arena, at the offset that this rank told, as an address in this process; nullptr: such a range
+  /// A range of a rank's arena, at the offset that this rank gave, as an address in this process; nullptr if the range
   /// is not in its arena.
   [[nodiscard]] std::byte* at(std::size_t rank, std::uint64_t offset, std::size_t bytes) const noexcept {
     const SharedMemory& arena = arenas_[rank];
@@ -70,7 +70,7 @@ class Arenas {
   [[nodiscard]] Result<void> forget_what_was_remapped(std::uintptr_t address, std::size_t bytes);
 
   struct Tables {
-    std::mutex mutex;                                       ///< of everything here
+    std::mutex mutex;                                       ///< for everything here
     std::map<std::uint64_t, std::uint64_t> used;            ///< offset -> bytes, in whole pages
     std::map<std::uintptr_t, RegisteredMemory> registered;  ///< by address
     std::atomic<bool> has_registered = false;               ///< read without the mutex

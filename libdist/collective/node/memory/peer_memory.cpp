@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t longest_transfer = 64UL << 20;
 
 Error why_refused(int problem) {
-  // EPERM: a program may forbid it later than at the start, where it was tried (PR_SET_DUMPABLE).
+  // EPERM: a program may forbid it after the start, when it was tried (PR_SET_DUMPABLE).
   if (problem == EFAULT || problem == EPERM) return {Errc::invalid_argument, std::strerror(problem)};
   if (problem == ESRCH) return {Errc::peer, "its process has ended"};
   return {Errc::peer, text::concat({"its memory is not accessible: ", std::strerror(problem)})};

@@ -1,7 +1,7 @@
 // The private memory of the other processes of a node: read by the kernel in a single copy (process_vm_readv(2), Linux
 // 3.2), without a staging buffer. Intel MPI, MPICH and Open MPI call it CMA.
 //
-// It is never written: a rank that was stopped in a call would do so when it goes on, and the survivors may use that
+// It is never written: a rank that was stopped in a call would do so when it continues, and the survivors may use that
 // memory for something else by then (decision 27).
 //
 // The kernel allows it to processes of one user, as it allows a debugger; Yama's ptrace_scope=1, some containers and
@@ -20,14 +20,13 @@ namespace amldist::collective {
 
 class PeerMemory {
  public:
-  /// For `ranks` processes, of which none has been opened yet.
+  /// For `ranks` processes; none of them is opened yet.
   explicit PeerMemory(std::size_t ranks) : processes_(ranks, 0) {}
 
-  /// A number in this process's memory that others read to find out whether they can. They may do so as long as it
-  /// exists.
+  /// A number in this process's memory that others read to find out whether they can. They may do so while it exists.
   class Sample {
    public:
-    /// `value`: one that no other process has.
+    /// `value`: unique to this process.
     explicit Sample(std::uint64_t value) : value_(value) {}
     ~Sample() = default;
     Sample(const Sample&) = delete;
@@ -39,8 +38,8 @@ class PeerMemory {
     std::uint64_t value_;
   };
 
-  /// Whether this process may read the memory of the one that has that sample; then it is rank `rank`. The text is not
-  /// trusted: a process that has not that value at that address is not opened.
+  /// Whether this process may read the memory of the process that has that sample; that process is then rank `rank`.
+  /// The text is not trusted: a process that does not have that value at that address is not opened.
   [[nodiscard]] bool open(std::size_t rank, std::string_view sample_address);
 
   /// Copies from an address in the process of an opened rank. Errors, as clauses for people: peer (that process has
@@ -52,10 +51,11 @@ class PeerMemory {
   std::vector<int> processes_;
 };
 
-/// Leaves the range as it is. Ends the process, as any other algorithm would, if it is not memory that it may write.
+/// For an address that comes from this rank: leaves the range unchanged, but ends the process, as any other algorithm
+/// would, if the range is not writable memory.
 void write_to_each_page(std::byte* data, std::size_t bytes);
-/// That `bytes` which a rank gave as a buffer to send are not memory of its process, or none that another may read;
-/// `why`, as PeerMemory::read() said.
+/// The error for `bytes` that a rank gave as a buffer to send although they are not memory of its process, or not
+/// readable by another; `why` as PeerMemory::read() returned it.
 [[nodiscard]] Error bad_buffer_of(int rank, std::string_view host, std::size_t bytes, std::string_view why);
 
 }  // namespace amldist::collective

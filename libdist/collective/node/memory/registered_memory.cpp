@@ -35,8 +35,8 @@ Result<void*> private_copy_of(const void* memory, std::size_t bytes) {
   return copy_of(memory, bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
-/// Moves pages to where `memory` is. The kernel refuses before it changes anything (too many mappings, say), and then
-/// they are unmapped. Errors: limit.
+/// Moves pages to the place of `memory`. If the kernel refuses, it does so before it changes anything (for example with
+/// too many mappings), and then they are unmapped. Errors: limit.
 Result<void> take_place(void* copy, std::size_t bytes, void* memory) {
   if (::mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, memory) != MAP_FAILED) return {};
   Error error{Errc::limit, concat({"the pages cannot be exchanged: ", std::strerror(errno)})};
@@ -52,14 +52,14 @@ struct RegisteredRange {
   void* memory;
   std::size_t bytes;
   FilePages pages;
-  void* copy = nullptr;  ///< during a fork(); nullptr: leave it alone; MAP_FAILED: no memory for one
+  void* copy = nullptr;  ///< during a fork(); nullptr: leave it alone; MAP_FAILED: no memory for a copy
 };
 
 bool is_in_place(std::string_view maps, const RegisteredRange& range) {
   return is_shared_mapping(maps, reinterpret_cast<std::uintptr_t>(range.memory), range.bytes, range.pages);
 }
 
-/// All registered memory of this process, for fork(). None takes place while the lock is held.
+/// All registered memory of this process, for fork(), which waits while the lock is held.
 class RegisteredRanges {
  public:
   /// Never destroyed: a communicator may be finalized by an exit handler of the program, after those of this library.
@@ -77,7 +77,7 @@ class RegisteredRanges {
         ::pthread_atfork([] { all().before_fork(); }, [] { all().in_parent(); }, [] { all().in_child(); }));
   }
 
-  /// The copies are the child's: what it writes, if only by free(), must not change its parent's data.
+  /// The copies belong to the child: what it writes, if only by free(), must not change its parent's data.
   void before_fork() noexcept {
     mutex.lock();
     for (RegisteredRange& range : list) range.copy = nullptr;
@@ -101,7 +101,7 @@ class RegisteredRanges {
     mutex.unlock();
   }
 
-  /// Without memory for a copy the child can read what its parent has, and is stopped if it writes.
+  /// Without memory for a copy the child can read its parent's data, and is stopped if it writes.
   void in_child() noexcept {
     constexpr int moved = MREMAP_MAYMOVE | MREMAP_FIXED;
     for (const RegisteredRange& range : list) {
@@ -115,7 +115,7 @@ class RegisteredRanges {
   }
 };
 
-/// Whether two addresses show one byte, which is `ours` to write: a byte elsewhere cannot follow two changes.
+/// Whether two addresses show one byte, which is `ours` to write: a byte elsewhere would not follow two changes.
 bool is_same_byte(const std::byte* theirs, std::byte* ours) noexcept {
   const volatile std::byte* const seen = theirs;
   volatile std::byte* const changed = ours;
@@ -139,7 +139,7 @@ Result<RegisteredMemory> RegisteredMemory::place(void* memory, std::size_t bytes
   ranges.list.reserve(ranges.list.size() + 1);
   const auto copy = copy_of(memory, bytes, MAP_SHARED | MAP_NORESERVE, shared.file().get(), offset);
   if (!copy) return copy.error();
-  if (auto placed = take_place(*copy, bytes, memory); !placed) return placed.error();
+  if (auto status = take_place(*copy, bytes, memory); !status) return status.error();
   ranges.list.push_back({memory, bytes, {mapping_name, shared.inode(), offset}});
   return RegisteredMemory(memory, bytes, shared.inode(), offset);
 }
@@ -178,7 +178,7 @@ Result<void> RegisteredMemory::restore() {
   if (*still) {
     const auto copy = private_copy_of(memory_, bytes_);
     if (!copy) return copy.error();
-    if (auto done = take_place(*copy, bytes_, memory_); !done) return done;
+    if (auto status = take_place(*copy, bytes_, memory_); !status) return status;
   }
   std::erase_if(ranges.list, [&](const RegisteredRange& range) {
     return range.memory == memory_ && range.pages.inode == inode_ && range.pages.offset == offset_;

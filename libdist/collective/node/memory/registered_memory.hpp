@@ -11,16 +11,16 @@
 namespace amldist::collective {
 
 /// From construction to destruction a range of the program's addresses shows pages of a SharedMemory. Each exchange of
-/// pages is one system call: no thread ever finds a hole, and only what is written during the copy before it is lost.
-/// A child of fork() gets private pages with a copy of the contents, as of any memory of its parent.
+/// pages is one system call: no thread ever finds a gap, and only what is written while the contents are being copied
+/// is lost. A child of fork() gets private pages with a copy of the contents, as for any memory of its parent.
 class RegisteredMemory {
  public:
-  /// Whole pages, of which nobody knows but this process. Their contents are copied to `offset` of `shared`, and
-  /// those pages then take their place. Errors: limit.
+  /// Whole pages that are private to this process. Their contents are copied to `offset` of `shared`, and those pages
+  /// then take their place. Errors: limit.
   [[nodiscard]] static Result<RegisteredMemory> place(void* memory, std::size_t bytes, const SharedMemory& shared,
                                                       std::uint64_t offset);
-  /// Gives the range private pages again, with its contents. Errors: limit and unavailable, and then nothing has
-  /// changed; invalid_argument: the program has unmapped or remapped the range, which is left alone.
+  /// Gives the range private pages again, with its contents. Errors: limit and unavailable, with nothing changed;
+  /// invalid_argument: the program has unmapped or remapped the range, which is left alone.
   [[nodiscard]] Result<void> restore();
 
   RegisteredMemory(RegisteredMemory&& other) noexcept
@@ -31,7 +31,7 @@ class RegisteredMemory {
   RegisteredMemory& operator=(RegisteredMemory&&) = delete;
   RegisteredMemory(const RegisteredMemory&) = delete;
   RegisteredMemory& operator=(const RegisteredMemory&) = delete;
-  /// What cannot be restored stays shared memory, which the mapping alone keeps.
+  /// What cannot be restored stays shared memory, kept by the mapping alone.
   ~RegisteredMemory();
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
@@ -43,14 +43,14 @@ class RegisteredMemory {
   /// and restores its first and last byte in `shared`, and else trusts nothing.
   [[nodiscard]] bool has(const std::byte* part, std::size_t bytes, Access access, const MappingQuery& query,
                          const SharedMemory& shared) const;
-  /// The same of the whole range, by reading /proc/self/maps. Errors: unavailable.
+  /// The same for the whole range, by reading /proc/self/maps. Errors: unavailable.
   [[nodiscard]] Result<bool> is_in_place() const;
 
  private:
   RegisteredMemory(void* memory, std::size_t bytes, std::uint64_t inode, std::uint64_t offset) noexcept
       : memory_(memory), bytes_(bytes), inode_(inode), offset_(offset) {}
 
-  void* memory_;  ///< nullptr: restored
+  void* memory_;  ///< nullptr if restored
   std::size_t bytes_;
   std::uint64_t inode_;
   std::uint64_t offset_;

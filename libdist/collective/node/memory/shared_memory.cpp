@@ -21,7 +21,7 @@ namespace {
 
 constexpr int fixed_size = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-/// Where another process has its memory. The inode tells it from what has the same numbers in another PID namespace.
+/// Where another process has its memory. The inode tells it from memory with the same numbers in another PID namespace.
 struct MemoryAddress {
   std::uint64_t process;
   std::uint64_t file;
@@ -45,7 +45,7 @@ SharedMemory::~SharedMemory() {
 }
 
 Result<void> SharedMemory::map(std::size_t bytes) {
-  // After mlockall(MCL_FUTURE) memory is filled as it is mapped, unless it is not accessible yet; and most of this is
+  // After mlockall(MCL_FUTURE) memory is filled when it is mapped, unless it is not accessible yet; most of this is
   // never used.
   void* const where = ::mmap(nullptr, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file_.get(), 0);
   const bool is_mapped =
@@ -76,7 +76,7 @@ Result<SharedMemory> SharedMemory::create(std::size_t bytes) {
     return Error{Errc::unavailable,
                  concat({"cannot create shared memory of ", std::to_string(bytes), " bytes: ", std::strerror(errno)})};
   }
-  if (auto mapped = memory.map(bytes); !mapped) return mapped.error();
+  if (auto status = memory.map(bytes); !status) return status.error();
   return memory;
 }
 
@@ -94,7 +94,7 @@ Result<SharedMemory> SharedMemory::open(const std::string& address, std::size_t 
   const auto place = parse_address(address);
   if (!place) return Error{Errc::mismatch, concat({text::quote(address), " is not the address of shared memory"})};
   const std::string path = concat({"/proc/", std::to_string(place->process), "/fd/", std::to_string(place->file)});
-  // O_PATH opens nothing yet: a device or a pipe would notice an open().
+  // O_PATH does not really open anything yet: a device or a pipe would notice an open().
   const FileDescriptor found(::open(path.c_str(), O_PATH | O_CLOEXEC));
   if (!found) {
     return Error{Errc::unavailable,
@@ -115,7 +115,7 @@ Result<SharedMemory> SharedMemory::open(const std::string& address, std::size_t 
   const int seals = ::fcntl(memory.file_.get(), F_GET_SEALS);
   if (seals < 0 || (seals & fixed_size) != fixed_size) return refuse("it is not a memfd of sealed size");
   if (status.st_size != static_cast<off_t>(bytes)) return refuse("its size differs");
-  if (auto mapped = memory.map(bytes); !mapped) return mapped.error();
+  if (auto status = memory.map(bytes); !status) return status.error();
   return memory;
 }
 

@@ -45,7 +45,7 @@ class SharedMemory {
 
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return bytes_; }
-  /// As the kernel's lists of mappings call it.
+  /// The name of such memory in the kernel's lists of mappings.
   static constexpr const char* name = "amldist";
   [[nodiscard]] std::uint64_t inode() const noexcept;
   [[nodiscard]] const FileDescriptor& file() const noexcept { return file_; }

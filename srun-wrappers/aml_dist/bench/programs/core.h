@@ -83,7 +83,8 @@ struct bench_result bench_measure(const struct bench_library* library, const str
 
 /* Serves requests that arrive on a Unix stream socket until it is closed: "hello NAME RANK SIZE\n" out, then for each
  * line "op type redop in_place bytes iterations off_cache own_memory rewrite\n" a line "status microseconds wrong\n"
- * back. Idle ranks sleep in read(2), so they take nothing from whoever is measured meanwhile. 0, or 1 after trouble. */
+ * back. Idle ranks sleep in read(2), so they do not disturb the ranks that are measured meanwhile. 0, or 1 after
+ * trouble. */
 int bench_serve(const struct bench_library* library, const char* socket_path);
 
 #ifdef __cplusplus

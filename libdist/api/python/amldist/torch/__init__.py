@@ -38,7 +38,7 @@ __all__ = ["NAME", "AmldistBackend", "AmldistGroup", "BackendError", "register",
 
 
 def register() -> None:
-    """Makes the back end known to PyTorch. Calling it again does nothing."""
+    """Registers the back end with PyTorch. Calling it again does nothing."""
     if NAME.upper() not in dist.Backend._plugins:
         dist.Backend.register_backend(NAME, create, extended_api=True, devices=DEVICES)
 

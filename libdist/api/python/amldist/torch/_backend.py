@@ -43,12 +43,12 @@ def _can_be_a_backend() -> bool:
 PARTS = _can_be_a_backend()
 _Base: Any = Backend if PARTS else object
 
-#: Python's halves of the back ends that live: C++ holds only the other half.
+#: The Python halves of the living back ends: C++ holds only the other half.
 _living: Set[AmldistBackend] = set()
 
 
 class _Here(threading.local):
-    """What a call that went through PyTorch's dispatcher came to in this thread."""
+    """The result of this thread's call that went through PyTorch's dispatcher."""
 
     work: Optional[GroupWork] = None
 
@@ -57,7 +57,7 @@ _here = _Here()
 _profiler_enabled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enabled", lambda: False)
 _dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 
-# What PyTorch's C++ calls, under the names that its releases have used, and what does it here.
+# The methods that PyTorch's C++ calls, under the names that its releases have used, and their implementation here.
 _CALLS = {
     ("allreduce",): "allreduce",
     ("allreduce_sparse",): "allreduce_sparse",
@@ -83,20 +83,20 @@ _CALLS = {
     ("start_coalescing",): "start_coalescing",
     ("end_coalescing",): "end_coalescing",
 }
-#: What profilers call them, where that is something else.
+#: Names in profilers, if they differ.
 _SHOWN = {
     "allreduce": "all_reduce", "allgather": "all_gather", "allgather_single": "_all_gather_base",
     "reduce_scatter_single": "_reduce_scatter_base", "alltoall": "all_to_all", "alltoall_single": "all_to_all",
 }  # fmt: skip
-#: What c10d asks a back end for that this one has not, and what to do.
+#: Functions of a c10d back end that this one lacks, and the remedy.
 _REFUSED = {
     ("merge", "merge_remote_group"): "groups cannot be merged: make a new one with torch.distributed.new_group()",
-    ("reconfigure", "get_reconfigure_handle"): "a group's members cannot be exchanged: destroy it and make a new one",
+    ("reconfigure", "get_reconfigure_handle"): "the members of a group cannot be exchanged: destroy it and make a new one",
     ("new_window",): "there are no one-sided calls: use send and recv",
     ("_start_time_estimate", "_end_time_estimate"): "the time of calls cannot be estimated: measure them",
     ("register_abort_hook", "unregister_abort_hook"): "there are no abort hooks: catch torch.distributed.DistBackendError",
     ("_register_on_completion_hook",): "there are no completion hooks: use the future of a work",
-    ("suspend", "resume", "memory_stats"): "there is no memory of the group's on a device to hand out",
+    ("suspend", "resume", "memory_stats"): "the group owns no device memory",
     ("allocate_tensor", "mem_allocator"): "tensors are allocated by PyTorch: see amldist.torch.use_library_memory()",
 }
 _UNSUPPORTED = (
@@ -114,7 +114,7 @@ def _refusal(name: str, sentence: str) -> Callable[..., NoReturn]:
 
 
 def _refuses_the_rest_of(base: Any) -> Callable[[Any], Any]:
-    """A decorator: what a class of c10d has and this back end has not says so. PyTorch's own would call itself without an end."""
+    """A decorator: methods of a c10d class that this back end lacks raise an error. PyTorch's own would recurse for ever."""
 
     def refuse(ours: Any) -> Any:
         for names, sentence in _REFUSED.items():
@@ -131,7 +131,7 @@ def _refuses_the_rest_of(base: Any) -> Callable[[Any], Any]:
 
 
 class _Options(Backend.Options):
-    """Options of a group; split_group() and get_group_options() hand them round."""
+    """Options of a group; split_group() and get_group_options() pass them around."""
 
     def __init__(self, timeout: timedelta) -> None:
         super().__init__(NAME, timeout)
@@ -161,7 +161,7 @@ class AmldistBackend(_Base):  # type: ignore[misc]
 
     @property
     def supports_splitting(self) -> bool:
-        """Of a part of a group PyTorch's C++ would make a back end for ranks that are in no part, too."""
+        """For a part of a group PyTorch's C++ would make a back end for ranks that are in no part, too."""
         return self.is_whole_group
 
     @property
@@ -172,7 +172,7 @@ class AmldistBackend(_Base):  # type: ignore[misc]
         return False
 
     def monitored_barrier(self, opts: Any = None, wait_all_ranks: bool = False, timeout: Any = None) -> None:
-        """``opts``: options, as PyTorch's C++ has them, or the timeout itself."""
+        """``opts``: options, as PyTorch's C++ passes them, or the timeout itself."""
         self.calls.monitored_barrier(timeout or getattr(opts, "timeout", opts), wait_all_ranks)
 
     def part(self, store: Any, ranks: Sequence[int], timeout: Optional[timedelta], name: str = "", label: str = "") -> AmldistBackend:
@@ -183,7 +183,7 @@ class AmldistBackend(_Base):  # type: ignore[misc]
 
     def split(self, store: Any, ranks: List[int], opts: Any) -> AmldistBackend:
         if self.engine.rank not in ranks:
-            raise RuntimeError(f"amldist: split: rank {self.engine.rank} is in none of the new groups: make them with new_group()")
+            raise RuntimeError(f"amldist: split: rank {self.engine.rank} is in no new group: make them with new_group()")
         return self.part(store, ranks, getattr(opts, "_timeout", None))
 
     def shrink(self, ranks_to_exclude: Sequence[int], _flags: int = 0, _opts: Any = None) -> AmldistBackend:
@@ -196,7 +196,7 @@ class AmldistBackend(_Base):  # type: ignore[misc]
         """Nothing to do: only the members of a new group take part in making it."""
 
     def eager_connect_single_device(self, device: Any) -> None:
-        """The group is connected when it exists; this is about its GPUs."""
+        """The group is connected when it exists; this concerns its GPUs."""
         if torch.device(device).type == "cuda":
             self.engine.open_gpu(torch.device(device))
 
@@ -220,7 +220,7 @@ class AmldistBackend(_Base):  # type: ignore[misc]
         self.engine.wait_for_all()
 
     def _enable_collectives_timing(self) -> None:
-        """Taken as by Gloo: there is nothing to be timed by events of a device."""
+        """Accepted as by Gloo: no events of a device could time anything here."""
 
     def abort(self) -> None:
         self.engine.abort()
@@ -378,7 +378,7 @@ class AmldistGroup(dist.ProcessGroup):
         def _device_types(self) -> List[Any]:
             return [torch.device(device) for device in DEVICES]
 
-        # A group without parts has nowhere to keep these.
+        # A group without parts has no place to keep these.
         _name: Any = ""
         _description: Any = ""
 
@@ -400,7 +400,7 @@ class AmldistGroup(dist.ProcessGroup):
 def _leave_to_python(method: Any) -> None:
     """Keeps torch.compile out of a method and of what that calls. torch.compiler.disable() would load the compiler, which takes
     a second, and would stand in every call's way."""
-    method._torchdynamo_disable = True  # where it is to be inlined
+    method._torchdynamo_disable = True  # if it is to be inlined
     frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
     if hasattr(frames, "set_code_exec_strategy"):
         skip = frames._FrameAction.SKIP
@@ -410,7 +410,7 @@ def _leave_to_python(method: Any) -> None:
 
 
 def _direct(name: str, call: str) -> Callable[..., Any]:
-    """A call of torch.distributed's functions, however it is said."""
+    """A call of torch.distributed's functions, in any form."""
     shown = f"{NAME}:{_SHOWN.get(call, call)}"
     inherited = getattr(dist.ProcessGroup, name)
 
@@ -428,7 +428,7 @@ def _direct(name: str, call: str) -> Callable[..., Any]:
                 return getattr(self.calls, call)(*arguments)
         return getattr(self.calls, call)(*arguments)
 
-    # PyTorch does not call an override from within itself: it goes by the name of the code that calls.
+    # PyTorch does not call an override from within itself: it goes by the name of the calling code.
     method.__name__ = name
     method.__code__ = method.__code__.replace(co_name=name)
     _leave_to_python(method)
@@ -458,18 +458,18 @@ def _known_to_torch() -> Tuple[bool, str]:
 
 
 def _label(described: str, name: str) -> str:
-    """What `aml-dist trace` and errors call a group."""
+    """The name of a group in `aml-dist trace` and in errors."""
     return {"default_pg": "", "undefined": f"torch {name}", "": f"torch {name}" if name else ""}.get(described, described)
 
 
 def _shut_down_with(group: AmldistGroup, backend: AmldistBackend) -> None:
-    """PyTorch shuts down a back end that is a part of a group; one that is the whole group it only forgets."""
+    """PyTorch shuts down a back end that is part of a group; one that is the whole group it only drops."""
     _living.discard(backend)
     weakref.finalize(group, backend.shutdown).atexit = False
 
 
 def _wraps_calls() -> bool:
-    """TORCH_DISTRIBUTED_DEBUG=DETAIL: PyTorch puts its own checks around back ends, and not around whole groups."""
+    """TORCH_DISTRIBUTED_DEBUG=DETAIL: PyTorch wraps its own checks around back ends, but not around whole groups."""
     return PARTS and get_debug_level() == DebugLevel.DETAIL
 
 
@@ -481,7 +481,7 @@ def create(opts: Any, options: Any = None) -> Any:
     is_whole, described = _known_to_torch()
     if not is_whole and not PARTS:
         raise ValueError(
-            f"amldist: PyTorch {torch.__version__} takes no back end in Python for one device of a group: use "
+            f"amldist: PyTorch {torch.__version__} accepts no back end in Python for one device of a group: use "
             'init_process_group("amldist"), or a newer PyTorch'
         )
     engine = Engine(opts.store, opts.group_rank, opts.group_size, opts.timeout, name, _label(described, name), ranks)

@@ -39,7 +39,7 @@ class Buckets:
     def __init__(self, group: dist.ProcessGroup, engine: Engine) -> None:
         self._group = group
         self._engine = engine
-        #: Of each bucket, by its number: the tensor in library memory, and the array to free.
+        #: For each bucket, by its number: the tensor in library memory, and the array to free.
         self._known: Dict[int, Tuple[torch.Tensor, Any]] = {}
         engine.lenders.add(self)
 
@@ -58,7 +58,7 @@ class Buckets:
         return work.get_future().then(lambda future: future.value()[0])
 
     def leave(self, frees: bool) -> None:
-        """Moves all buckets into memory of PyTorch's. ``frees``: no rank is in a call that uses the library's."""
+        """Moves all buckets into PyTorch's memory. ``frees``: no rank is in a call that uses the library's."""
         known, self._known = self._known, {}
         for tensor, raw in known.values():
             if CAN_MOVE:
@@ -72,7 +72,7 @@ class Buckets:
         if index in self._known:
             if self._known[index][0].data_ptr() == given.data_ptr():
                 return given
-            self.leave(frees=True)  # DistributedDataParallel has cut its buckets anew, which it does after the first step
+            self.leave(frees=True)  # DistributedDataParallel has rebuilt its buckets, as it does after the first step
         storage: Any = given.untyped_storage()
         ours, raw = self._allocate(storage.nbytes())
         memory = ours.untyped_storage()
@@ -111,7 +111,7 @@ def use_library_memory(model: "torch.nn.parallel.DistributedDataParallel") -> No
     group = model.process_group
     engine = getattr(group, "engine", None)
     if engine is None:
-        raise ValueError(f"amldist: the model's group is one of {dist.get_backend(group)}: make it with the back end amldist")
+        raise ValueError(f"amldist: the model's group has the back end {dist.get_backend(group)}: make it with the back end amldist")
     buckets = Buckets(group, engine)
 
     def hook(_state: object, bucket: GradBucket) -> "torch.futures.Future[torch.Tensor]":

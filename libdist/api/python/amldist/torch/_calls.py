@@ -1,4 +1,4 @@
-"""PyTorch's calls as libdist's: tensors become addresses, lists of tensors one piece of memory, options numbers."""
+"""Turns PyTorch's calls into libdist's: tensors into addresses, lists of tensors into one piece of memory, options into numbers."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ OPERATORS: Dict[Any, int] = {
     _Op.SUM: 0, _Op.PRODUCT: 1, _Op.MAX: 2, _Op.MIN: 3, _Op.AVG: 4, _Op.BAND: 5, _Op.BOR: 6, _Op.BXOR: 7,
 }  # fmt: skip
 _NUMBERS = {int(kind): number for kind, number in OPERATORS.items()}
-#: What libdist's operators do with two tensors of one rank, by their numbers.
+#: libdist's operators applied to two tensors of one rank, by their numbers.
 _LOCALLY: Dict[int, Callable[[Tensor, Tensor], Tensor]] = {
     0: torch.add, 1: torch.mul, 2: torch.maximum, 3: torch.minimum,
     5: torch.bitwise_and, 6: torch.bitwise_or, 7: torch.bitwise_xor,
 }  # fmt: skip
 _ANY_SOURCE = -1
 _BARRIER_TAG = 0x7FFFFFF0  #: of monitored_barrier()'s messages
-_GRACE_S = 2.0  #: for rank 0 to tell the others which rank was missing there
+_GRACE_S = 2.0  #: for rank 0 to tell the others which rank was missing
 
 
 def _operator(op: Any, operation: str) -> Tuple[int, Any]:
@@ -59,7 +59,7 @@ def _type(tensor: Tensor, operation: str) -> int:
 
 
 def _moved(tensor: Tensor) -> Tuple[int, int]:
-    """Count and type with which a tensor is moved: types that libdist has not go as bytes."""
+    """Count and type with which a tensor is moved: types that libdist lacks go as bytes."""
     kind = TYPES.get(tensor.dtype)
     return (tensor.nbytes, _UINT8) if kind is None else (tensor.numel(), kind)
 
@@ -80,7 +80,7 @@ def _only(tensors: Sequence[Tensor], operation: str, what: str = "tensor") -> Te
 
 
 def _check_alike(operation: str, *tensors: Tensor) -> None:
-    """Of a rank that gives several tensors."""
+    """For a rank that passes several tensors."""
     check(operation, *tensors)
     for tensor in tensors:
         if (tensor.dtype, tensor.shape, tensor.device.type) != (tensors[0].dtype, tensors[0].shape, "cpu"):
@@ -101,9 +101,9 @@ def _check_equal(operation: str, source: Tensor, *outputs: Tensor) -> None:
 
 
 def _check_root_tensor(tensors: Sequence[Tensor], opts: Any, operation: str) -> None:
-    """Options name one of the root's tensors: 0, but for those who give several."""
+    """Options name one of the root's tensors: 0, unless it passes several."""
     if opts.rootTensor not in range(len(tensors)):
-        raise refuse(operation, f"the options name tensor {opts.rootTensor}, and {len(tensors)} were given")
+        raise refuse(operation, f"the options name tensor {opts.rootTensor}, but {len(tensors)} were given")
 
 
 def future_value(outputs: List[List[Tensor]]) -> Any:
@@ -178,7 +178,7 @@ class Calls:
         return _of_each(self._engine.run("allreduce", arguments, opts, tensors, flat, place), tensors)
 
     def allreduce_sparse(self, tensors: List[Tensor], opts: Any) -> Any:
-        """The sum of sparse tensors: everybody gets all indices and values, and adds them up."""
+        """The sum of sparse tensors: every rank gets all indices and values, and adds them up."""
         tensor = tensors[0]
         operator, _factor = _operator(opts.reduceOp, "all_reduce")
         if operator != 0 or any(each.layout is not torch.sparse_coo or each.shape != tensor.shape for each in tensors):
@@ -274,7 +274,7 @@ class Calls:
         return self._engine.run("allgather", (given.data_ptr(), result.data_ptr(), count, kind), opts, [output], (given, result), place)
 
     def allgather(self, outputs: List[List[Tensor]], inputs: List[Tensor], opts: Any) -> Any:
-        """With outputs of different sizes, too, one for what each rank has."""
+        """Outputs may have different sizes, one for each rank's input."""
         name = "all_gather"
         if len(inputs) > 1:
             return self._allgather_together(outputs, inputs, opts)

@@ -32,7 +32,7 @@ _NAMES = "allreduce reduce broadcast allgather allgatherv reduce_scatter reduce_
 _BLOCKING = {name: getattr(lib, "amldist_" + name) for name in _NAMES}
 _STARTING = {name: getattr(lib, "amldist_i" + name) for name in (*_NAMES, "send_tagged", "recv_tagged")}
 
-#: What is still being finalized, for the end of the process.
+#: Worlds that are still being finalized, for the end of the process.
 _finalizers: Set[threading.Thread] = set()
 
 
@@ -47,22 +47,22 @@ atexit.register(_wait_for_finalizers)
 
 @contextlib.contextmanager
 def _asking_store() -> Iterator[None]:
-    """Says what it means when a store does not answer."""
+    """Explains the error of a store that does not answer."""
     try:
         yield
-    except dist.DistStoreError:  # nothing came before the deadline
+    except dist.DistStoreError:  # no answer before the deadline
         raise
     except RuntimeError as error:
         cause = str(error).partition("\n")[0]
         raise BackendError(
-            f"amldist: the store by which the group's ranks find each other does not answer ({cause}): does the process that "
+            f"amldist: the store through which the group's ranks find each other does not answer ({cause}): does the process that "
             "holds it still run? It is rank 0's, or torchrun's"
         ) from error
 
 
 def _check_descriptors() -> None:
     """A group that can open no file waits for the other ranks until its timeout. Errors: BackendError."""
-    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # the library raises the first to the second
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # the library raises the soft limit to the hard one
     try:
         lowest = os.open(os.devnull, os.O_RDONLY)
         os.close(lowest)
@@ -76,7 +76,7 @@ def _check_descriptors() -> None:
 
 
 class _TorchStore:
-    """A process group's store as the package's. What rank 0 writes begins with its release of the library."""
+    """Adapts a process group's store to the package's interface. What rank 0 writes begins with its release of the library."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -87,13 +87,13 @@ class _TorchStore:
         self._keys.append(key)
         with _asking_store():
             self._store.set(key, self._release.encode() + b" " + value)
-            self._store.get(key)  # set() alone does not notice that nobody is there
+            self._store.get(key)  # set() alone does not notice that the server is gone
 
     def clear(self) -> None:
         """Takes back what was set, when the world is made or will not be. A store may outlive its processes, as torchrun's
         does: those that come next under this name would first look for a rank 0 that is gone."""
         for key in self._keys:
-            with contextlib.suppress(RuntimeError):  # the store is gone, or cannot do that
+            with contextlib.suppress(RuntimeError):  # the store is gone, or does not support it
                 self._store.delete_key(key)
 
     def get(self, key: str, timeout: float) -> bytes:
@@ -109,10 +109,10 @@ class _TorchStore:
 
 
 class MemoryLender(Protocol):
-    """What has lent library memory to PyTorch."""
+    """An object that has lent library memory to PyTorch."""
 
     def leave(self, frees: bool) -> None:
-        """Takes PyTorch's data out of it, which is about to go away."""
+        """Moves PyTorch's data out of library memory, which is about to be freed."""
 
 
 class OnHost(Place):
@@ -170,7 +170,7 @@ class Engine:
         except dist.DistStoreError as error:
             first = self.members.renumbered("rank 0")
             raise BackendError(
-                f"amldist: {first} has not come to make the group within {timeout.total_seconds():g} s: all of its ranks have to call "
+                f"amldist: {first} did not join the group within {timeout.total_seconds():g} s: all of its ranks have to call "
                 "new_group() or init_process_group(), in the same order"
             ) from error
         finally:
@@ -193,7 +193,7 @@ class Engine:
         return self._deadline.total_seconds()
 
     def use_deadline(self, timeout: Optional[timedelta]) -> None:
-        """Of the next calls; None or no time at all stands for the group's own."""
+        """Deadline of the next calls; None or 0: the group's own."""
         wanted = self.timeout if timeout is None or timeout <= NO_TIMEOUT else timeout
         if wanted != self._deadline:
             self.comm.set_timeout(wanted.total_seconds())
@@ -203,7 +203,7 @@ class Engine:
 
     @contextlib.contextmanager
     def deadline(self, limit_s: float) -> Iterator[None]:
-        """Of messages that begin in this context."""
+        """Deadline of messages that begin in this context."""
         outer, self.timeout = self.timeout, timedelta(seconds=limit_s)
         try:
             yield
@@ -211,7 +211,7 @@ class Engine:
             self.timeout = outer
 
     def run(self, name: str, arguments: Tuple[Any, ...], opts: Any, outputs: Any, keep: Any, place: Place) -> Any:
-        """One collective. A caller that waits anyway has it run in its own thread, or on its own stream."""
+        """One collective. If the caller waits anyway, it runs in the caller's thread, or on its stream."""
         if works_with_futures:
             self.waiter.keep_order()
         with self._lock:
@@ -242,20 +242,20 @@ class Engine:
             raise self.error(status)
         if len(self.pending) >= 32:
             for work in list(self.pending):
-                work.is_completed()  # which takes it out
+                work.is_completed()  # which removes it
         work = PendingWork(self, Request(handle.value or 0, None, keep, lambda request: None), outputs, after, source)
-        self.pending.add(work)  # nobody has to wait for it
+        self.pending.add(work)  # no caller has to wait for it
         return work
 
     def error(self, status: int) -> Exception:
-        """What the library's last call in this thread failed with."""
+        """The error of the library's last call in this thread."""
         _interrupt.check()
         return self.members.error(_errors.last_error(status), self.limit_s)
 
     # ---- GPUs ----
 
     def open_gpu(self, device: torch.device) -> None:
-        """Makes the part for the process's GPU; collective, the first time. A later call tells nothing new."""
+        """Makes the part for the process's GPU; collective, the first time. Later calls do nothing."""
         with self._lock:
             if self._has_looked_for_gpu:
                 return
@@ -275,7 +275,7 @@ class Engine:
         return OnGpu(self._gpu, operation) if self._gpu.takes(reduction) else OnHost(self, operation, device)
 
     def drain(self) -> None:
-        """Until the GPU has done this group's calls."""
+        """Waits until the GPU has done this group's calls."""
         if self._gpu is not None:
             self._gpu.drain()
 
@@ -299,7 +299,7 @@ class Engine:
     # ---- life ----
 
     def wait_for_all(self) -> None:
-        """Until all calls that were begun have ended."""
+        """Waits until all calls that were begun have ended."""
         for work in list(self.pending):
             work.finish()
         self.drain()

@@ -10,17 +10,17 @@ from amldist import _errors
 
 
 class BackendError(dist.DistBackendError):
-    """A DistBackendError that also says which rank was missing or wrong, and in which call, where that is known."""
+    """A DistBackendError that also says which rank was missing or wrong, and in which call, if that is known."""
 
-    rank: Optional[int] = None  #: of the program
-    group_rank: Optional[int] = None  #: of the group whose call it was
+    rank: Optional[int] = None  #: the program's number
+    group_rank: Optional[int] = None  #: in the group whose call it was
     host: Optional[str] = None
     operation: Optional[str] = None
     number: Optional[int] = None
 
 
 class RefusedCall(ValueError, RuntimeError):
-    """A call that cannot be right. PyTorch's own functions raise ValueError for such, its back ends RuntimeError."""
+    """An invalid call. PyTorch's own functions raise ValueError for these, its back ends RuntimeError."""
 
 
 def refuse(operation: str, what: str) -> RefusedCall:
@@ -59,12 +59,12 @@ class Members:
         return f"{word} {ours} ({word} {written} of {group})" + (f" on {host}" if host else "")
 
     def error(self, error: Exception, limit_s: float = 0, before: str = "") -> Exception:
-        """The package's exception as PyTorch's; ``limit_s`` was the call's deadline. What the caller did wrong stays what it is."""
+        """The package's exception as PyTorch's; ``limit_s`` was the call's deadline. Errors of the caller are returned unchanged."""
         if type(error) is ValueError:
             return RefusedCall(self.renumbered(str(error)))
         if not isinstance(error, _errors.Error):
             return error
-        over = f"; the timeout of {limit_s:g} s is over" if isinstance(error, _errors.TimeoutError) and limit_s else ""
+        over = f"; the timeout of {limit_s:g} s has passed" if isinstance(error, _errors.TimeoutError) and limit_s else ""
         told = BackendError(before + self.renumbered(str(error)) + over)
         told.rank, told.group_rank = self.rank(error.rank), error.rank
         told.host, told.operation, told.number = error.host, error.operation, error.number

@@ -83,7 +83,7 @@ def completed(name: str, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> T
 
 
 def _is_options(value: Any) -> bool:
-    return hasattr(value, "timeout")  # all classes of options have one, and no operator, root or list has
+    return hasattr(value, "timeout")  # all classes of options have one; operators, roots and lists do not
 
 
 def _taken(method: str, names: Tuple[str, ...], given: List[Any], named: Dict[str, Any]) -> Any:

@@ -24,7 +24,8 @@ from amldist.torch._work import GroupWork, tensors_in
 
 #: "host": CUDA tensors go through host memory. All ranks must have the same.
 VARIABLE = "AMLDIST_TORCH_CUDA"
-#: What NCCL does not combine: 16-bit integers, and bits of anything but bools (libdist/collective/gpu/nccl_backend.cpp).
+#: Operators that NCCL lacks: 16-bit integers, and bits of anything but bools
+# (libdist/collective/gpu/nccl_backend.cpp).
 _INT16, _UINT16, _BOOL = 10, 11, 12
 _BITWISE, _BXOR = (5, 6, 7), 7
 
@@ -59,7 +60,7 @@ class Gpu:
         after: Optional[Callable[[], object]],
         waits: bool,
     ) -> GpuWork:
-        """Enqueues a collective behind what the current stream has, and ``after`` behind the collective."""
+        """Enqueues a collective after the work on the current stream, and ``after`` after the collective."""
         current = torch.cuda.current_stream(self.device)
         stream = current
         if not waits:
@@ -97,14 +98,14 @@ class Gpu:
         return self._members.error(_errors.last_error(status), self.limit_s)
 
     def failure(self) -> Optional[Exception]:
-        """What the watchdog found, or a call before; None: all is well so far."""
+        """The failure that the watchdog or an earlier call found; None if there is no failure."""
         if self._handle is None:
             return None
         status = lib.amldist_health(self._handle)
         return self._error(status) if status < 0 else None
 
     def drain(self) -> None:
-        """Until the device has done this group's calls. Errors: what the watchdog found meanwhile."""
+        """Waits until the device has done this group's calls. Errors: what the watchdog found meanwhile."""
         torch.cuda.current_stream(self.device).synchronize()
         if self._side is not None:
             self._side.synchronize()
@@ -128,7 +129,7 @@ class Gpu:
 
 
 class GpuWork(GroupWork):
-    """A call that a stream has. ``event`` is behind it; None: the call is on the stream that was current."""
+    """A call that a stream has. ``event`` follows it; None: the call is on the stream that was current."""
 
     def __init__(self, gpu: Gpu, stream: Any, event: Optional[Any], outputs: Any) -> None:
         super().__init__(outputs)
@@ -164,7 +165,7 @@ class GpuWork(GroupWork):
 
 
 class OnGpu(Place):
-    """CUDA tensors where they lie; lists of them as one buffer on the same device."""
+    """CUDA tensors in place; lists of them as one buffer on the same device."""
 
     def __init__(self, gpu: Gpu, operation: str) -> None:
         super().__init__(operation)
@@ -181,7 +182,7 @@ class OnGpu(Place):
 
 
 def is_wanted(device: torch.device) -> bool:
-    """False for GPUs that CUDA does not know, and where the user wants the way through host memory."""
+    """False for GPUs that CUDA does not know, and if the user wants the calls to go through host memory."""
     value = os.environ.get(VARIABLE, "")
     if value not in ("", "nccl", "host"):
         raise ValueError(f"amldist: {VARIABLE} is {value!r}: it must be nccl or host")

@@ -1,4 +1,4 @@
-"""Where the data of a call lie for the library: what the calls of _calls.py ask of a back end, and the host's answers."""
+"""Where the data of a call is for the library: the interface that _calls.py uses, and its implementation for the host."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def shown(tensor: Tensor) -> str:
 def check(operation: str, *tensors: Tensor) -> None:
     for tensor in tensors:
         if tensor.layout is not torch.strided:
-            raise refuse(operation, f"sparse tensors are not taken here ({tensor.layout}): pass tensor.to_dense()")
+            raise refuse(operation, f"sparse tensors are not accepted here ({tensor.layout}): pass tensor.to_dense()")
         if not tensor.is_cpu and not tensor.is_cuda:
-            raise refuse(operation, f"{shown(tensor)} lies on {tensor.device}: only cpu and cuda can be used")
+            raise refuse(operation, f"{shown(tensor)} lies on {tensor.device}: use cpu or cuda")
 
 
 def _is_lazy(tensor: Tensor) -> bool:
@@ -49,7 +49,7 @@ def overwriting(tensor: Tensor) -> Any:
 
 
 def lists(counts: List[int]) -> Tuple[Any, Any]:
-    """Counts, and where each part begins when they lie one after the other."""
+    """Counts, and where each part begins if they are adjacent."""
     offsets, total = [], 0
     for count in counts:
         offsets.append(total)
@@ -59,7 +59,7 @@ def lists(counts: List[int]) -> Tuple[Any, Any]:
 
 
 def _as_one(parts: Sequence[Tensor]) -> Optional[Tensor]:
-    """Parts of one tensor that lie one after the other in memory, as one; None: they do not."""
+    """Adjacent parts of one tensor as one; None if they are not adjacent."""
     first, end = parts[0], parts[0].data_ptr()
     for part in parts:
         if part.data_ptr() != end or not _is_plain(part):
@@ -75,7 +75,7 @@ class Place:
     """The data of one call. `read`, `write` and `change` give memory that the library can use for a tensor, `join` and
     `split` one piece of memory for several; the tensors themselves where that is possible. `after` is what copies results back."""
 
-    _back: Sequence[Tuple[Tensor, Sequence[Tensor]]] = ()  #: what is copied back, and to what
+    _back: Sequence[Tuple[Tensor, Sequence[Tensor]]] = ()  #: what is copied back, and to which tensors
 
     def __init__(self, operation: str) -> None:
         self._operation = operation
@@ -132,7 +132,7 @@ class Place:
         return self._bring_back(self.empty(sum(part.numel() for part in parts), parts[0].dtype), parts)
 
     def copy_to(self, data: Tensor, tensors: Sequence[Tensor]) -> None:
-        """Has a result copied to each of several tensors."""
+        """Copies a result to each of several tensors."""
         self._back = [*self._back, *((data, [tensor]) for tensor in tensors)]
 
     def _bring_back(self, data: Tensor, parts: Sequence[Tensor]) -> Tensor:

@@ -28,7 +28,7 @@ class Unfinished(Protocol):
 
 
 class _ProcessEnds(BaseException):
-    """Ends the waiting of a thread that may touch no tensor any more."""
+    """Ends the wait of a thread that must not touch tensors any more."""
 
 
 #: Works whose futures were asked for in a backward pass, until the callbacks of these have run; and their groups' waiters.
@@ -36,7 +36,7 @@ works_with_futures: Dict["Unfinished", "Waiter"] = {}
 
 
 class _Here(threading.local):
-    """What goes on in a thread."""
+    """The state of a thread."""
 
     calls_back = False  #: it runs the callbacks of such a work's future
 
@@ -76,7 +76,7 @@ class Waiter:
         self._all.add(self)
 
     def stop(self) -> None:
-        """At the end of the process: returns when the thread has ended, or is where it may stay."""
+        """At the end of the process: returns when the thread has ended, or is in a place where it may stay."""
         with self._lock:
             self._ends, thread = True, self._thread if self._runs else None
         self._works.put(None)
@@ -118,7 +118,7 @@ class Waiter:
                 self._works.put(work)
                 self._start()
                 return
-        work.finish()  # in a handler of the process's end
+        work.finish()  # in an exit handler of the process
 
     def keep_order(self) -> None:
         """Before a call: lets the callbacks of works with futures run, which may begin calls. So all ranks begin the calls of a
@@ -130,7 +130,7 @@ class Waiter:
             work.settle()
 
     def leave(self, work: Unfinished) -> None:
-        """Takes the work up only if nobody has waited for it before long. That wakes no thread."""
+        """Starts the work only if no thread has waited for it for a while. That wakes no thread."""
         with self._lock:
             while self._left and self._left[0].is_done:
                 self._left.popleft()
@@ -169,7 +169,7 @@ class Waiter:
             if work is None:
                 return
             work.finish()
-            del work  # not when the next one comes
+            del work  # not only when the next one comes
 
 
 def _stop_waiters() -> None:

@@ -1,4 +1,4 @@
-"""What a call of torch.distributed returns: a Work, with a future where one is asked for."""
+"""The result of a call of torch.distributed: a Work, with a future if one is asked for."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from torch._C._distributed_c10d import Work
 
 
 def tensors_in(things: Any) -> List[torch.Tensor]:
-    """The tensors of lists of lists of such."""
+    """The tensors of nested lists."""
     if isinstance(things, torch.Tensor):
         return [things]
     return [tensor for thing in things for tensor in tensors_in(thing)] if isinstance(things, (list, tuple)) else []
 
 
 def future_of(outputs: Any) -> "torch.futures.Future[Any]":
-    """PyTorch wants to know beforehand on which GPUs a future's tensors will lie."""
+    """PyTorch needs to know beforehand on which GPUs a future's tensors will be."""
     devices = {tensor.device for tensor in tensors_in(outputs) if tensor.is_cuda}
     return torch.futures.Future(devices=list(devices)) if devices else torch.futures.Future()
 
@@ -51,16 +51,16 @@ def _caller() -> str:
 
 
 class GroupWork(Work):
-    """A call on a group, with what all kinds of it share; it lives until somebody has waited for it.
+    """A call on a group, with what all kinds of it share; it lives until it has been waited for.
 
     The functional collectives of PyTorch before 2.9 keep the half of a Work that is written in C++ alone, and wait by
-    it: without the other half, that would last for ever. Works that nobody waits for are given up from the oldest on.
+    it: without the other half, that would last for ever. Works that are never waited for are dropped from the oldest on.
     """
 
     _NEEDED = _release() < (2, 9)
     _MOST = 4096
     _unwaited: Dict[int, GroupWork] = {}
-    _waits = 1  #: how often somebody will wait
+    _waits = 1  #: how often the work will be waited for
 
     def __init__(self, outputs: Any = None) -> None:
         super().__init__()
@@ -72,14 +72,14 @@ class GroupWork(Work):
             self._unwaited.pop(next(iter(self._unwaited)), None)
 
     def let_go(self) -> None:
-        """Somebody has waited, who holds this work meanwhile."""
+        """A caller, which holds this work, has waited for it."""
         if self._NEEDED:
             self._waits -= 1
             if self._waits <= 0:
                 self._unwaited.pop(id(self), None)
 
     def expect_waits(self, tensors: int) -> None:
-        """Of a call on several tensors the functional collectives wait once for each; torch.distributed's functions once."""
+        """For a call on several tensors the functional collectives wait once for each, torch.distributed's functions once."""
         if self._NEEDED and _caller() == "torch._ops":
             self._waits = tensors
 
@@ -88,7 +88,7 @@ class GroupWork(Work):
         return True
 
     def _wait_at_most(self, timeout: Optional[timedelta]) -> None:
-        """Until the call is complete, if there is a time limit. Errors: BackendError, after it."""
+        """Waits until the call is complete, if there is a time limit. Errors: BackendError, after it."""
         limit = timeout.total_seconds() if timeout else 0
         deadline, pause = time.monotonic() + limit, 20e-6
         while limit > 0 and not self.is_completed():
@@ -128,7 +128,7 @@ class DoneWork(GroupWork):
         return future
 
 
-#: What calls the engine of backward passes: the caller of what C++ calls in one.
+#: Calls the engine of backward passes: the caller of the code that C++ calls in one.
 _BACKWARD = getattr(getattr(torch.autograd.graph, "_engine_run_backward", None), "__code__", None)
 
 
@@ -174,7 +174,7 @@ class PendingWork(GroupWork):
         self._have_run: threading.Event  #: once it is in works_with_futures
 
     def finish(self) -> None:
-        """Waits until the call is complete, whatever it comes to. KeyboardInterrupt goes through."""
+        """Waits until the call is complete, whatever its result. KeyboardInterrupt goes through."""
         with self._lock:
             if self._done:
                 return
@@ -203,14 +203,14 @@ class PendingWork(GroupWork):
 
     @property
     def is_done(self) -> bool:
-        """Whether somebody has finished it. Unlike is_completed() this makes no progress."""
+        """Whether a thread has finished it. Unlike is_completed() this makes no progress."""
         return self._done
 
     def _complete(self, future: "torch.futures.Future[Any]", value: Any) -> None:
         outer, here.calls_back = here.calls_back, here.calls_back or self in works_with_futures
         try:
             if self._error is None or self._raises_in_backward:
-                future.set_result(value)  # a future that raises is derived of this one
+                future.set_result(value)  # a future that raises is derived from this one
             else:
                 future.set_exception(self._error)
         finally:
@@ -248,7 +248,7 @@ class PendingWork(GroupWork):
         """A future of the output tensors. Asked for in a backward pass, as DistributedDataParallel does, an error also
         ends that pass with its own type: a future hands C++ a RuntimeError with the text alone."""
         if sys._getframe(1).f_code is _BACKWARD:
-            if tensors_in(self._outputs)[0].dtype is torch.float16:  # the built-in hook FP16_COMPRESS takes no other future
+            if tensors_in(self._outputs)[0].dtype is torch.float16:  # the built-in hook FP16_COMPRESS accepts no other future
                 self.wait()
                 typed: Any = torch._C.fork(_pass_on(), self._outputs)
                 return typed  # type: ignore[no-any-return]
@@ -274,7 +274,7 @@ class PendingWork(GroupWork):
         return self._guarded(future, in_backward)
 
     def future_at_end_of_backward(self, value: Any) -> "torch.futures.Future[Any]":
-        """A future of ``value``, some of the outputs, for whoever waits for it no sooner than at the end of a backward
+        """A future of ``value``, some of the outputs, for a caller that waits for it only at the end of a backward
         pass, as DistributedDataParallel does: there the program's thread waits for the call and completes the future. A
         thread that waited meanwhile would compete with the computation, for the processor and for Python's lock."""
         with self._lock:

@@ -1,4 +1,4 @@
-#include "spank/slurm/copies.hpp"
+#include "spank/slurm/duplicate_load.hpp"
 
 #include <link.h>
 
@@ -21,14 +21,14 @@ struct Loaded {
 };
 
 bool is_own_code(const dl_phdr_info& object) {
-  const auto here = reinterpret_cast<std::uintptr_t>(&look_for_copies);
+  const auto here = reinterpret_cast<std::uintptr_t>(&find_duplicate_load);
   return std::ranges::any_of(std::span(object.dlpi_phdr, object.dlpi_phnum), [&](const auto& segment) {
     const std::uintptr_t start = object.dlpi_addr + segment.p_vaddr;
     return segment.p_type == PT_LOAD && here >= start && here - start < segment.p_memsz;
   });
 }
 
-/// One of dl_iterate_phdr's: ends the walk at our own object. Nothing may be thrown through the loader.
+/// A callback of dl_iterate_phdr: ends the walk at our own object. Nothing may be thrown through the loader.
 int note_object(dl_phdr_info* object, std::size_t /*size*/, void* loaded) noexcept {
   auto& found = *static_cast<Loaded*>(loaded);
   try {
@@ -44,7 +44,7 @@ std::string_view file_name(std::string_view path) { return path.substr(path.rfin
 
 }  // namespace
 
-Copies look_for_copies() {
+DuplicateLoad find_duplicate_load() {
   Loaded loaded;
   ::dl_iterate_phdr(note_object, &loaded);
   for (std::string& path : loaded.before)
@@ -52,8 +52,8 @@ Copies look_for_copies() {
   return {{}, std::move(loaded.own)};
 }
 
-std::string duplicate_load(const Copies& copies) {
-  return text::concat({"plugstack.conf loads this plugin twice, from ", copies.first, " and from ", copies.own,
+std::string to_sentence(const DuplicateLoad& duplicate) {
+  return text::concat({"plugstack.conf loads this plugin twice, from ", duplicate.first, " and from ", duplicate.own,
                        ": the second line does nothing; keep one of them"});
 }
 
