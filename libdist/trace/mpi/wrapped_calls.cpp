@@ -1,4 +1,4 @@
-// MPI's calls as the program sees them. Most are written by generate.py; here are those that are like no other.
+// MPI's calls as the program sees them: those of the table in calls.inc, and those that are like no other.
 #include <algorithm>
 #include <climits>
 #include <cstddef>
@@ -243,7 +243,43 @@ namespace calls = amldist::calls;
 #pragma GCC visibility push(default)
 extern "C" {
 
-#include "trace/mpi/wrapped_calls.inc"
+#define CALL(name, how, parameters, arguments, members, data, ending, ...)                              \
+  int MPI##name parameters {                                                                            \
+    Traced call(how{}, members, data);                                                                  \
+    return call.ending(call_real<&MPI##name>("PMPI" #name, EACH arguments) __VA_OPT__(, ) __VA_ARGS__); \
+  }
+#define COUNTED(name, lengths, ...) CALL(name, __VA_ARGS__)
+#define COUNT int
+#define DISPL int
+#include "trace/mpi/calls.inc"
+#undef CALL
+#undef COUNTED
+#undef COUNT
+#undef DISPL
+
+// With large counts. An MPI that has no such call makes the one with small counts.
+#define CALL(...)
+#define COUNTED(name, lengths, how, parameters, arguments, members, data, ending, ...)                                 \
+  int MPI##name##_c parameters {                                                                                       \
+    if (is_missing<&MPI##name##_c>("PMPI" #name "_c")) return Narrow(how{}, lengths).call(&MPI##name, EACH arguments); \
+    Traced call(how{}, members, data);                                                                                 \
+    return call.ending(call_real<&MPI##name##_c>("PMPI" #name "_c", EACH arguments) __VA_OPT__(, ) __VA_ARGS__);       \
+  }
+#define COUNT MPI_Count
+#define DISPL MPI_Aint
+#include "trace/mpi/calls.inc"
+
+int MPI_File_close(MPI_File* fh) {
+  const auto handle = key_of(*fh);
+  Traced call(Blocking{}, OfOpened{handle, other::file_io}, Data{0, no_type(), no_op()});
+  return call.closed(call_real<&MPI_File_close>("PMPI_File_close", fh), handle);
+}
+
+int MPI_Win_free(MPI_Win* win) {
+  const auto handle = key_of(*win);
+  Traced call(Blocking{}, OfOpened{handle, other::window}, Data{0, no_type(), no_op()});
+  return call.closed(call_real<&MPI_Win_free>("PMPI_Win_free", win), handle);
+}
 
 /// The preloaded part asks before it hands calls to this one. 1: it may; 0: this libmpi has another
 /// interface; 2: nobody has asked for a trace.
@@ -295,9 +331,8 @@ int MPI_Sendrecv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendty
                    void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
                    MPI_Status* status) {
   if (is_missing<&MPI_Sendrecv_c>("PMPI_Sendrecv_c")) {
-    Narrow narrow;
-    return narrow.call(&MPI_Sendrecv, sendbuf, narrow(sendcount), sendtype, dest, sendtag, recvbuf, narrow(recvcount),
-                       recvtype, source, recvtag, comm, status);
+    return Narrow().call(&MPI_Sendrecv, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,
+                         source, recvtag, comm, status);
   }
   if (!is_recorded())
     return call_real<&MPI_Sendrecv_c>("PMPI_Sendrecv_c", sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,
@@ -337,9 +372,7 @@ int MPI_Sendrecv_replace(void* buf, int count, MPI_Datatype datatype, int dest, 
 int MPI_Sendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
                            int recvtag, MPI_Comm comm, MPI_Status* status) {
   if (count <= INT_MAX || is_missing<&MPI_Sendrecv_replace_c>("PMPI_Sendrecv_replace_c")) {
-    Narrow narrow;
-    return narrow.call(&MPI_Sendrecv_replace, buf, narrow(count), datatype, dest, sendtag, source, recvtag, comm,
-                       status);
+    return Narrow().call(&MPI_Sendrecv_replace, buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
   }
   Replacement call(comm, dest, sendtag, source, recvtag, {count, datatype, no_op()});
   return call.ended(call_real<&MPI_Sendrecv_replace_c>("PMPI_Sendrecv_replace_c", buf, count, datatype, dest, sendtag,
@@ -373,8 +406,7 @@ int MPI_Mrecv(void* buf, int count, MPI_Datatype type, MPI_Message* message, MPI
 }
 int MPI_Mrecv_c(void* buf, MPI_Count count, MPI_Datatype type, MPI_Message* message, MPI_Status* status) {
   if (is_missing<&MPI_Mrecv_c>("PMPI_Mrecv_c")) {
-    Narrow narrow;
-    return narrow.call(&MPI_Mrecv, buf, narrow(count), type, message, status);
+    return Narrow().call(&MPI_Mrecv, buf, count, type, message, status);
   }
   return call_real<&MPI_Mrecv_c>("PMPI_Mrecv_c", buf, count, type, message, status);
 }
