@@ -29,10 +29,6 @@ constexpr std::chrono::seconds for_children(30);
 /// What rank 0 says at the deadline needs time to come.
 constexpr milliseconds last_word(2000);
 
-void answer(const FileDescriptor& connection, const std::string& frame) {
-  static_cast<void>(send_all(connection, frame, Clock::now()));  // fits into the socket's buffer
-}
-
 std::string position_frame(const TreePosition& place) {
   return FrameWriter(BootstrapKind::place)
       .number(place.index)
