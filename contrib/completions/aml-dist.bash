@@ -35,7 +35,7 @@ _aml_dist() {
     local doctor='--mpi --env-file --env --framework --launcher'
     local frameworks='torch lightning transformers accelerate deepspeed ignite horovod mpi mpi4py tensorflow keras jax gloo nccl amldist torch-amldist gpus'
     [[ ${COMP_WORDS[1]-} != doctor ]] || flags="${flags/--svg/} $doctor"
-    local check_flags='--policy --sku --sku-table --sysfs-root --dev-root --baseline --kernel-log --svg --wait --timeout --port
+    local check_flags='--policy --sku --sku-table --sysfs-root --dev-root --baseline --kernel-log --wait --timeout --port
         --pairs --bandwidth --bench --exclude --no-verbs --format --health --unknown --list-sku --json --quiet --verbose --help'
     COMPREPLY=()
     ((COMP_CWORD == 0)) || previous=${COMP_WORDS[COMP_CWORD - 1]}

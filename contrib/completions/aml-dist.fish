@@ -81,7 +81,6 @@ complete -c aml-dist -n $check -l sysfs-root -r -F -d 'Read this folder instead 
 complete -c aml-dist -n $check -l dev-root -r -F -d 'Look here for device nodes'
 complete -c aml-dist -n $check -l baseline -r -F -d 'Keep error counters in this file'
 complete -c aml-dist -n $check -l kernel-log -r -F -d 'Read this instead of /dev/kmsg'
-complete -c aml-dist -n $check -l svg -r -F -d 'Draw the fabric into a file'
 complete -c aml-dist -n $check -l wait -x -d 'Wait for ports that are coming up'
 complete -c aml-dist -n $check -l timeout -x -d 'For everything that may hang'
 complete -c aml-dist -n $check -l port -x -d 'Where the nodes of a step meet'

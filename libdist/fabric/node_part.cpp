@@ -34,14 +34,11 @@ std::string answer(launch::RdmaPolicy policy, const std::string& sku, bool unkno
   request.policy = policy;
   request.policy_source = "the step";
   request.environment = environment;
-  if (!sku.empty()) {
-    const auto table = load_sku_table("");
-    auto found = table ? table->find(sku) : Result<Sku>(table.error());
-    if (!found)
-      return concat({"\t\t\t0\n", to_lines({{"ib.policy", Verdict::fail, found.error().message,
-                                             "correct rdma_sku= in plugstack.conf"}})});
-    request.sku = std::move(*found);
-  }
+  auto found = find_sku(sku);
+  if (!found)
+    return concat({"\t\t\t0\n", to_lines({{"ib.policy", Verdict::fail, found.error().message,
+                                           "correct rdma_sku= in plugstack.conf"}})});
+  request.sku = std::move(*found);
   const NodeFacts node = read_node(Roots());
   Report report = verify_node(node, request, Evidence());
   for (Check& check : report.checks) {

@@ -34,10 +34,9 @@ std::string working_folder() {
 /// The GPUs of one of Azure's sizes, from the table that the fabric checks use. nullopt if it has no GPU, or is not
 /// known.
 std::optional<std::uint32_t> gpus_of(std::string_view size) {
-  const auto table = fabric::load_sku_table("");
-  if (!table) return std::nullopt;
-  const auto sku = table->find(size);
-  return sku && !sku->is_guessed && sku->gpus.value_or(0) > 0 ? sku->gpus : std::nullopt;
+  const auto found = fabric::find_sku(size);
+  const bool known = found && *found && !(*found)->is_guessed && (*found)->gpus.value_or(0) > 0;
+  return known ? (*found)->gpus : std::nullopt;
 }
 
 /// Seconds as Slurm writes a time: H:MM:SS.

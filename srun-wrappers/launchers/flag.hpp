@@ -1,6 +1,5 @@
-// The flags of a launcher that people know, each with its translation to Slurm. The table is the single source: it
-// reads the command line, `--list-flags` prints it, docs/launchers.md and the lists of the real tools' flags are
-// compared with it.
+// The flags of a launcher that people know, each with what becomes of it on Slurm. A table of them is the one truth: it
+// reads the command line, `--list-flags` prints it, and the lists of the real tools' flags are compared with it.
 #pragma once
 
 #include <cstddef>

@@ -23,20 +23,17 @@ namespace {
 
 using text::concat;
 
-void keep(std::string& text, const char* bytes, std::size_t count) {
-  text.append(bytes, std::min(count, longest_capture - std::min(longest_capture, text.size())));
-}
-
-/// Reads what is available. false if the other end is closed.
-bool drain(const FileDescriptor& from, std::string& text) {
+/// Reads what is there. false: the other end is closed.
+bool drain(const FileDescriptor& from, std::string& text, std::size_t most) {
   std::array<char, 65536> buffer{};
   const ssize_t count = ::read(from.get(), buffer.data(), buffer.size());
-  if (count > 0) keep(text, buffer.data(), static_cast<std::size_t>(count));
+  if (count > 0) text.append(buffer.data(), std::min(static_cast<std::size_t>(count), most - text.size()));
   return count > 0 || (count < 0 && errno == EINTR);
 }
 
 /// Writes `input` and reads both outputs until they are closed.
-void exchange(Pipe& in, const Pipe& out, const Pipe& err, std::string_view input, Finished& finished) {
+void exchange(Pipe& in, const Pipe& out, const Pipe& err, std::string_view input, std::size_t most,
+              Finished& finished) {
   bool out_open = true;
   bool err_open = true;
   if (input.empty()) in.writing = FileDescriptor();
@@ -45,8 +42,8 @@ void exchange(Pipe& in, const Pipe& out, const Pipe& err, std::string_view input
                                   pollfd{err_open ? err.reading.get() : -1, POLLIN, 0},
                                   pollfd{in.writing.get(), POLLOUT, 0}};
     if (::poll(ends.data(), ends.size(), -1) < 0 && errno != EINTR) return;
-    if (ends[0].revents != 0) out_open = drain(out.reading, finished.out);
-    if (ends[1].revents != 0) err_open = drain(err.reading, finished.err);
+    if (ends[0].revents != 0) out_open = drain(out.reading, finished.out, most);
+    if (ends[1].revents != 0) err_open = drain(err.reading, finished.err, most);
     if (ends[2].revents == 0) continue;
     const ssize_t count = ::write(in.writing.get(), input.data(), std::min<std::size_t>(input.size(), 4096));
     if (count > 0) input.remove_prefix(static_cast<std::size_t>(count));
@@ -71,7 +68,7 @@ std::optional<std::string> find_program_in(std::string_view path, std::string_vi
   return std::nullopt;
 }
 
-Result<Finished> run_program(const std::vector<std::string>& words, std::string_view input) {
+Result<Finished> run_program(const std::vector<std::string>& words, std::string_view input, std::size_t most) {
   if (!find_program(words.front()))
     return Error{Errc::unavailable, concat({words.front(), " is not installed here (not in PATH)"})};
   auto in = Pipe::make();
@@ -92,7 +89,7 @@ Result<Finished> run_program(const std::vector<std::string>& words, std::string_
   out->writing = FileDescriptor();
   err->writing = FileDescriptor();
   Finished finished;
-  exchange(*in, *out, *err, input, finished);
+  exchange(*in, *out, *err, input, most, finished);
   finished.status = child->wait();
   ::sigaction(SIGPIPE, &before, nullptr);
   return finished;

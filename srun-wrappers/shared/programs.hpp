@@ -17,7 +17,7 @@ struct Finished {
   std::string err;
 };
 
-/// Most bytes kept of a program's standard output and of its errors; the rest is read and dropped.
+/// Most that is usually kept of a program's standard output and of its errors, in bytes; the rest is read and dropped.
 inline constexpr std::size_t longest_capture = std::size_t{4} * 1024 * 1024;
 
 /// Path of an executable file called `name` in PATH.
@@ -27,7 +27,8 @@ inline constexpr std::size_t longest_capture = std::size_t{4} * 1024 * 1024;
 
 /// Runs a program to its end with `input` as its standard input. Interrupts from the terminal do not reach it.
 /// Errors: unavailable (not in PATH), internal.
-[[nodiscard]] Result<Finished> run_program(const std::vector<std::string>& words, std::string_view input = {});
+[[nodiscard]] Result<Finished> run_program(const std::vector<std::string>& words, std::string_view input = {},
+                                           std::size_t most = longest_capture);
 
 /// The program of this product beside the running one, or its bare name if it is not there.
 [[nodiscard]] std::string sibling_program(std::string_view name);

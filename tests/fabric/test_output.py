@@ -1,7 +1,6 @@
 """What programs read: JSON by its schema, metrics by the rules of both of their formats, the list of sizes, and files."""
 
 import json
-import os
 import pathlib
 import re
 import shutil
@@ -218,22 +217,6 @@ def test_the_sites_lines_are_listed_first(checker, tmp_path):
 
 
 # ------------------------------------------------------------------------------------------------------------ files
-
-def test_a_picture_through_a_link_and_into_a_device(checker, tmp_path):
-    target, link = tmp_path / "target.svg", tmp_path / "link.svg"
-    target.write_text("old")
-    link.symlink_to(target.name)
-    assert checker.node(cases.base(), "--svg", link).status == 0
-    assert link.is_symlink() and "<svg" in target.read_text()
-    null = tmp_path / "null"
-    try:
-        os.mknod(null, 0o020666, os.makedev(1, 3))
-    except PermissionError:
-        pytest.skip("needs root to make a device")
-    checker.node(cases.base(), "--svg", null)
-    assert null.is_char_device(), "the device is still one"
-    assert sorted(path.name for path in tmp_path.iterdir() if ".new." in path.name) == []
-
 
 def test_a_baseline_behind_a_link(checker, tmp_path):
     (tmp_path / "counters").symlink_to("kept/counters")

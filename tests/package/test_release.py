@@ -186,13 +186,6 @@ def test_a_recipe_asks_for_options_that_exist(recipe):
         ast.parse(text)
 
 
-@pytest.mark.parametrize("build", ["contrib/packaging/debian/rules", "contrib/packaging/aml-dist.spec"])
-def test_packages_are_built_without_precompiled_headers(build):
-    """With them GCC 12 wrote two kinds of debugging information for one file, so that two builds of one tree differed now and then."""
-    assert "-DAMLDIST_PRECOMPILE=OFF" in (ROOT / build).read_text().replace("\\\n", " ")
-    assert re.search(r"^option\(AMLDIST_PRECOMPILE ", (ROOT / "cmake/AmldistBuildTime.cmake").read_text(), re.MULTILINE)
-
-
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="names of x86-64")
 @pytest.mark.parametrize("level", ["x86-64-v3", "x86-64-v4"])
 def test_kernels_compile_for_the_processor_that_spack_and_easybuild_name(level):

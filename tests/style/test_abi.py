@@ -13,10 +13,6 @@ def test_the_library_has_the_recorded_abi():
     assert not said, said
 
 
-def test_the_record_names_no_folder_of_a_machine():
-    assert "='/" not in abi.BASELINE.read_text()
-
-
 HEADER = "struct shown { long first; int second; };\nint look(const struct shown *);\nint touch(int);\n"
 SOURCE = "int look(const struct shown *it) { return it->second; }\nint touch(int it) { return it; }\n"
 
@@ -37,20 +33,20 @@ def test_the_same_is_the_same(library):
 
 
 def test_a_lost_function_is_a_break(library):
-    broken, report = abi.difference(library(), library(HEADER.replace("int touch(int);\n", ""), SOURCE.splitlines()[0]))
-    assert broken and "touch" in report
+    said = abi.verdict(library(), library(HEADER.replace("int touch(int);\n", ""), SOURCE.splitlines()[0]))
+    assert said.startswith("programs that were compiled before") and "- int touch(int)" in said
 
 
 def test_a_member_that_moves_is_seen(library):
     said = abi.verdict(library(), library(HEADER.replace("long first; int second;", "int second; long first;")))
-    assert "offset changed" in said and "first" in said
+    assert "- struct shown: first at bit 0, long int" in said and "+ struct shown: first at bit 64, long int" in said
 
 
 def test_a_parameter_of_another_type_is_seen(library):
     said = abi.verdict(library(), library(HEADER.replace("touch(int)", "touch(long)"), SOURCE.replace("touch(int it)", "touch(long it)")))
-    assert "'int' to 'long int'" in said
+    assert "- int touch(int)" in said and "+ int touch(long int)" in said
 
 
 def test_a_new_function_is_seen_and_is_no_break(library):
-    broken, report = abi.difference(library(), library(HEADER + "int more(void);\n", SOURCE + "int more(void) { return 1; }\n"))
-    assert not broken and "more" in report
+    said = abi.verdict(library(), library(HEADER + "int more(void);\n", SOURCE + "int more(void) { return 1; }\n"))
+    assert said.startswith("the interface has changed:\n+ int more()"), said

@@ -63,7 +63,7 @@ def compiled() -> list[str]:
     if not (FOLDER / "compile_commands.json").exists() or not (FOLDER / "build.ninja").exists():
         environment = {name: value for name, value in os.environ.items() if not name.endswith("_COMPILER_LAUNCHER")}
         done = subprocess.run(["cmake", "-S", ROOT, "-B", FOLDER, "-G", "Ninja", "--preset", "development",
-                               "-DAMLDIST_PRECOMPILE=OFF", "-DAMLDIST_UNITY=OFF", "-DAMLDIST_WERROR=OFF",
+                               "-DAMLDIST_UNITY=OFF", "-DAMLDIST_WERROR=OFF",
                                "-DAMLDIST_TESTS=OFF", "-DAMLDIST_DEVICE=OFF"],
                               cwd=ROOT, env=environment, capture_output=True, text=True)
         if done.returncode:

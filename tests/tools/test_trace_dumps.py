@@ -88,12 +88,13 @@ def test_nothing_of_a_dump_is_executed(tool, tmp_path, protocol):
 
 
 @pytest.mark.parametrize("name, content, words", [
-    ("rank_0", b"", "it is cut off"),
+    ("rank_0", b"", "it is damaged or cut off (EOFError"),
     ("rank_0", b"\x80\x02}q\x00.", "it has no 'entries'"),
     ("rank_0", b"\x80\x02]q\x00h\x00a" + b"h\x00a" * 1000 + b".", "it has no 'entries'"),
-    ("rank_0", b"\x80\x02" + b"(" * 100000, "it is cut off"),
+    ("rank_0", b"\x80\x02" + b"(" * 100000, "it is damaged or cut off"),
     ("rank_0", b"\x80\x02" + b"]" * 100000 + b"a" * 99999 + b".", "it has no 'entries'"),
     ("rank_0", b"\x80\x02X\xff\xff\xff\xff.", "it is damaged"),
+    ("rank_0", b"\x80\x02}X\x07\0\0\0entries]}q\0X\x01\0\0\0ah\0sas.", "it is damaged or cut off (ValueError: Circular"),
     ("rank_x", b"\x80\x02}.", "its name does not end with a rank"),
 ])
 def test_bad_dumps_are_one_sentence(tool, tmp_path, name, content, words):

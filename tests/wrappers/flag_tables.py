@@ -20,7 +20,7 @@ def table_of(tool: str) -> list[dict]:
     return json.loads(Command(f"aml-{tool}").good("--list-flags", "--json").out)
 
 
-def documented(heading: str, page: str = "docs/launchers.md") -> dict[tuple[str, str], list[str]]:
+def documented(heading: str, page: str) -> dict[tuple[str, str], list[str]]:
     """Rows of a section: handling and what the names become, and these names."""
     sections = re.split(r"^## ", (ROOT / page).read_text(), flags=re.M)
     section = next(part for part in sections if part.startswith(heading))

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 from conftest import NO_SLURM, NOT_FOUND, ROOT, USAGE, Command
-from flag_tables import by_text, documented, real_flags, table_of
+from flag_tables import real_flags, table_of
 
 LISTS = [("torchrun", "torchrun-2.15"), ("mpirun", "mpirun-4.1"), ("mpirun", "mpirun-5.0"), ("deepspeed", "deepspeed-0.19"),
          ("horovodrun", "horovodrun-0.28")]
@@ -33,18 +33,6 @@ def test_every_flag_of_the_real_tool_is_accounted_for(tool, name):
 def test_no_spelling_means_two_things(tool):
     spellings = [spelling for row in table_of(tool) for spelling in row["names"]]
     assert len(spellings) == len(set(spellings))
-
-
-TOOLS = ["torchrun", "mpirun", "deepspeed", "horovodrun"]
-
-
-@pytest.mark.parametrize("tool", TOOLS)
-def test_the_documentation_has_the_same_table(tool):
-    """One row for all flags of which the same is true; the flags that all four have stand in a table of their own."""
-    others = [table_of(other) for other in TOOLS]
-    common = [row for row in others[0] if all(row in table for table in others)]
-    assert documented("Flags of all four") == by_text(common)
-    assert documented(f"aml-{tool}") == by_text([row for row in table_of(tool) if row not in common])
 
 
 def given(row: dict, name: str, tool: str) -> list[str]:

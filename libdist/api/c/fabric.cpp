@@ -22,10 +22,7 @@ Result<fabric::CheckRequest> make_request(const char* policy, const char* sku) {
   request.policy = *named;
   request.policy_source = "the caller";
   request.environment = amldist::process_environment();
-  if (sku == nullptr) return request;
-  const auto table = fabric::load_sku_table("");
-  if (!table) return table.error();
-  auto found = table->find(sku);
+  auto found = fabric::find_sku(sku != nullptr ? sku : "");
   if (!found) return found.error();
   request.sku = std::move(*found);
   return request;

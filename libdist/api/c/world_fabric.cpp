@@ -55,10 +55,7 @@ Result<fabric::CheckRequest> make_request(launch::RdmaPolicy policy, const std::
   request.policy = policy;
   request.policy_source = launch::variable::rdma;
   request.environment = environment;
-  if (sku.empty()) return request;
-  const auto table = fabric::load_sku_table("");
-  if (!table) return table.error();
-  auto found = table->find(sku);
+  auto found = fabric::find_sku(sku);
   if (!found) return found.error();
   request.sku = std::move(*found);
   return request;

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "base/text/text.hpp"
-#include "fabric/gpu/gpu_library.hpp"
+#include "fabric/facts/vendor_library.hpp"
 
 namespace amldist::fabric {
 
@@ -16,25 +16,21 @@ std::string CudaApi::describe(int error) const {
 }
 
 Result<CudaApi> load_cuda(const std::string& named) {
-  const char* const name = named.empty() ? "libcuda.so.1" : named.c_str();
-  void* const library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return Error{Errc::unavailable, concat({name, " is not installed"})};
+  static constexpr std::array names = {"libcuda.so.1"};
+  VendorLibrary library(named, names);
   CudaApi api;
-  find_function(library, api.init, "cuInit");
-  find_function(library, api.device_count, "cuDeviceGetCount");
-  find_function(library, api.device_address, "cuDeviceGetPCIBusId");
-  find_function(library, api.retain_context, "cuDevicePrimaryCtxRetain");
-  find_function(library, api.set_context, "cuCtxSetCurrent");
-  find_function(library, api.allocate, "cuMemAlloc_v2");
-  find_function(library, api.release, "cuMemFree_v2");
-  find_function(library, api.stream_create, "cuStreamCreate");
-  find_function(library, api.stream_wait, "cuStreamSynchronize");
-  find_function(library, api.error_string, "cuGetErrorString");
-  find_function(library, api.export_range, "cuMemGetHandleForAddressRange");
-  const bool whole = api.init != nullptr && api.device_count != nullptr && api.device_address != nullptr &&
-                     api.retain_context != nullptr && api.set_context != nullptr && api.allocate != nullptr &&
-                     api.release != nullptr && api.stream_create != nullptr && api.stream_wait != nullptr;
-  if (!whole) return Error{Errc::unavailable, concat({name, " is too old"})};
+  library.find(api.init, "cuInit");
+  library.find(api.device_count, "cuDeviceGetCount");
+  library.find(api.device_address, "cuDeviceGetPCIBusId");
+  library.find(api.retain_context, "cuDevicePrimaryCtxRetain");
+  library.find(api.set_context, "cuCtxSetCurrent");
+  library.find(api.allocate, "cuMemAlloc_v2");
+  library.find(api.release, "cuMemFree_v2");
+  library.find(api.stream_create, "cuStreamCreate");
+  library.find(api.stream_wait, "cuStreamSynchronize");
+  library.find_optional(api.error_string, "cuGetErrorString");
+  library.find_optional(api.export_range, "cuMemGetHandleForAddressRange");
+  if (const auto status = library.is_whole(); !status) return status.error();
   if (const int got = api.init(0); got != 0) {
     return Error{Errc::unavailable, concat({"the CUDA driver does not start: ", api.describe(got)})};
   }

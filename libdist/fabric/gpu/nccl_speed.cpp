@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <array>
 #include <cmath>
 #include <csignal>
 #include <vector>
@@ -12,8 +13,8 @@
 #include "base/text/text.hpp"
 #include "base/time/clock.hpp"
 #include "fabric/facts/attribute.hpp"
+#include "fabric/facts/vendor_library.hpp"
 #include "fabric/gpu/cuda_memory.hpp"
-#include "fabric/gpu/gpu_library.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -39,18 +40,16 @@ struct NcclFunctions {
 };
 
 Result<NcclFunctions> load_functions(const std::string& named) {
-  const char* const name = named.empty() ? "libnccl.so.2" : named.c_str();
-  void* const library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return Error{Errc::unavailable, concat({name, " is not installed"})};
+  static constexpr std::array names = {"libnccl.so.2"};
+  VendorLibrary library(named, names);
   NcclFunctions out;
-  find_function(library, out.init_all, "ncclCommInitAll");
-  find_function(library, out.all_reduce, "ncclAllReduce");
-  find_function(library, out.group_start, "ncclGroupStart");
-  find_function(library, out.group_end, "ncclGroupEnd");
-  find_function(library, out.error_string, "ncclGetErrorString");
-  const bool whole = out.init_all != nullptr && out.all_reduce != nullptr && out.group_start != nullptr &&
-                     out.group_end != nullptr && out.error_string != nullptr;
-  return whole ? Result(out) : Result<NcclFunctions>(Error{Errc::unavailable, concat({name, " is not NCCL"})});
+  library.find(out.init_all, "ncclCommInitAll");
+  library.find(out.all_reduce, "ncclAllReduce");
+  library.find(out.group_start, "ncclGroupStart");
+  library.find(out.group_end, "ncclGroupEnd");
+  library.find(out.error_string, "ncclGetErrorString");
+  const auto status = library.is_whole();
+  return status ? Result(out) : Result<NcclFunctions>(status.error());
 }
 
 /// One GPU's part. Nothing is freed: the process ends.

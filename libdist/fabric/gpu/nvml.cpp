@@ -1,14 +1,12 @@
 #include "fabric/gpu/nvml.hpp"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 
 #include "base/text/hex.hpp"
 #include "base/text/text.hpp"
-#include "fabric/gpu/gpu_library.hpp"
+#include "fabric/facts/vendor_library.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -72,26 +70,24 @@ struct Nvml {
   NvmlReturn (*field_values)(NvmlDevice, int, FieldValue*) = nullptr;
 };
 
-std::optional<Nvml> load(void* library) {
+Nvml load(VendorLibrary& library) {
   Nvml nvml;
-  find_function(library, nvml.init, "nvmlInit_v2");
-  find_function(library, nvml.count, "nvmlDeviceGetCount_v2");
-  find_function(library, nvml.handle, "nvmlDeviceGetHandleByIndex_v2");
-  find_function(library, nvml.error_string, "nvmlErrorString");
-  find_function(library, nvml.driver_version, "nvmlSystemGetDriverVersion");
-  find_function(library, nvml.pci_info, "nvmlDeviceGetPciInfo_v3");
-  find_function(library, nvml.ecc_errors, "nvmlDeviceGetTotalEccErrors");
-  find_function(library, nvml.remapped_rows, "nvmlDeviceGetRemappedRows");
-  find_function(library, nvml.link_state, "nvmlDeviceGetNvLinkState");
-  find_function(library, nvml.pcie_width, "nvmlDeviceGetCurrPcieLinkWidth");
-  find_function(library, nvml.most_pcie_width, "nvmlDeviceGetMaxPcieLinkWidth");
-  find_function(library, nvml.throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
-  find_function(library, nvml.persistence, "nvmlDeviceGetPersistenceMode");
-  find_function(library, nvml.fabric_info, "nvmlDeviceGetGpuFabricInfo");
-  find_function(library, nvml.field_values, "nvmlDeviceGetFieldValues");
-  const bool whole =
-      nvml.init != nullptr && nvml.count != nullptr && nvml.handle != nullptr && nvml.error_string != nullptr;
-  return whole ? std::optional(nvml) : std::nullopt;
+  library.find(nvml.init, "nvmlInit_v2");
+  library.find(nvml.count, "nvmlDeviceGetCount_v2");
+  library.find(nvml.handle, "nvmlDeviceGetHandleByIndex_v2");
+  library.find(nvml.error_string, "nvmlErrorString");
+  library.find_optional(nvml.driver_version, "nvmlSystemGetDriverVersion");
+  library.find_optional(nvml.pci_info, "nvmlDeviceGetPciInfo_v3");
+  library.find_optional(nvml.ecc_errors, "nvmlDeviceGetTotalEccErrors");
+  library.find_optional(nvml.remapped_rows, "nvmlDeviceGetRemappedRows");
+  library.find_optional(nvml.link_state, "nvmlDeviceGetNvLinkState");
+  library.find_optional(nvml.pcie_width, "nvmlDeviceGetCurrPcieLinkWidth");
+  library.find_optional(nvml.most_pcie_width, "nvmlDeviceGetMaxPcieLinkWidth");
+  library.find_optional(nvml.throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
+  library.find_optional(nvml.persistence, "nvmlDeviceGetPersistenceMode");
+  library.find_optional(nvml.fabric_info, "nvmlDeviceGetGpuFabricInfo");
+  library.find_optional(nvml.field_values, "nvmlDeviceGetFieldValues");
+  return nvml;
 }
 
 /// One value of a GPU; nullopt if the library lacks the function or the GPU does not support it.
@@ -170,30 +166,26 @@ GpuState state_of(const Nvml& nvml, unsigned index) {
 
 GpuStates ask_nvml(const std::string& library) {
   GpuStates states;
-  const char* const name = library.empty() ? "libnvidia-ml.so.1" : library.c_str();
-  void* const handle = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    states.problem = concat({name, " is not installed"});
-    return states;
-  }
-  const auto nvml = load(handle);
-  if (!nvml) {
-    states.problem = concat({name, " is too old"});
+  static constexpr std::array names = {"libnvidia-ml.so.1"};
+  VendorLibrary opened(library, names);
+  const Nvml nvml = load(opened);
+  if (const auto status = opened.is_whole(); !status) {
+    states.problem = status.error().message;
     return states;
   }
   states.asked = true;
   unsigned count = 0;
-  NvmlReturn got = nvml->init();
-  if (got == nvml_success) got = nvml->count(&count);
+  NvmlReturn got = nvml.init();
+  if (got == nvml_success) got = nvml.count(&count);
   if (got != nvml_success) {
-    states.problem = nvml->error_string(got);
+    states.problem = nvml.error_string(got);
     return states;
   }
   std::array<char, 80> version{};
-  if (nvml->driver_version != nullptr) static_cast<void>(nvml->driver_version(version.data(), version.size()));
+  if (nvml.driver_version != nullptr) static_cast<void>(nvml.driver_version(version.data(), version.size()));
   version.back() = 0;
   states.driver = version.data();
-  for (unsigned index = 0; index < std::min(count, most_gpus); ++index) states.gpus.push_back(state_of(*nvml, index));
+  for (unsigned index = 0; index < std::min(count, most_gpus); ++index) states.gpus.push_back(state_of(nvml, index));
   return states;
 }
 

@@ -1,14 +1,12 @@
 #include "fabric/gpu/rocm_smi.hpp"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <vector>
 
 #include "base/text/hex.hpp"
 #include "base/text/text.hpp"
-#include "fabric/gpu/gpu_library.hpp"
+#include "fabric/facts/vendor_library.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -54,20 +52,18 @@ struct Rsmi {
   RsmiStatus (*link_errors)(std::uint32_t, int*) = nullptr;
 };
 
-std::optional<Rsmi> load_rsmi(void* library) {
+Rsmi load_rsmi(VendorLibrary& library) {
   Rsmi rsmi;
-  find_function(library, rsmi.init, "rsmi_init");
-  find_function(library, rsmi.count, "rsmi_num_monitor_devices");
-  find_function(library, rsmi.pci_id, "rsmi_dev_pci_id_get");
-  find_function(library, rsmi.status_string, "rsmi_status_string");
-  find_function(library, rsmi.version, "rsmi_version_str_get");
-  find_function(library, rsmi.ecc_count, "rsmi_dev_ecc_count_get");
-  find_function(library, rsmi.pages, "rsmi_dev_memory_reserved_pages_get");
-  find_function(library, rsmi.link_type, "rsmi_topo_get_link_type");
-  find_function(library, rsmi.link_errors, "rsmi_dev_xgmi_error_status");
-  const bool whole =
-      rsmi.init != nullptr && rsmi.count != nullptr && rsmi.pci_id != nullptr && rsmi.status_string != nullptr;
-  return whole ? std::optional(rsmi) : std::nullopt;
+  library.find(rsmi.init, "rsmi_init");
+  library.find(rsmi.count, "rsmi_num_monitor_devices");
+  library.find(rsmi.pci_id, "rsmi_dev_pci_id_get");
+  library.find(rsmi.status_string, "rsmi_status_string");
+  library.find_optional(rsmi.version, "rsmi_version_str_get");
+  library.find_optional(rsmi.ecc_count, "rsmi_dev_ecc_count_get");
+  library.find_optional(rsmi.pages, "rsmi_dev_memory_reserved_pages_get");
+  library.find_optional(rsmi.link_type, "rsmi_topo_get_link_type");
+  library.find_optional(rsmi.link_errors, "rsmi_dev_xgmi_error_status");
+  return rsmi;
 }
 
 std::string message_of(const Rsmi& rsmi, RsmiStatus status) {
@@ -123,46 +119,35 @@ GpuState amd_state(const Rsmi& rsmi, std::uint32_t index, std::uint32_t count) {
   return gpu;
 }
 
-void* open_rsmi(const std::string& named) {
-  if (!named.empty()) return ::dlopen(named.c_str(), RTLD_NOW | RTLD_LOCAL);
-  // Debian's and ROCm's before 5, 5 and 6, and 7.
-  for (const char* const name : {"librocm_smi64.so.7", "librocm_smi64.so.6", "librocm_smi64.so.5", "librocm_smi64.so.1",
-                                 "librocm_smi64.so", "/opt/rocm/lib/librocm_smi64.so"}) {
-    if (void* const library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  return nullptr;
-}
+// Debian's and ROCm's before 5, 5 and 6, and 7.
+constexpr std::array rsmi_names = {"librocm_smi64.so",   "librocm_smi64.so.7", "librocm_smi64.so.6",
+                                   "librocm_smi64.so.5", "librocm_smi64.so.1", "/opt/rocm/lib/librocm_smi64.so"};
 
 }  // namespace
 
 GpuStates ask_rocm_smi(const std::string& library) {
   GpuStates states;
   states.links_are = "XGMI link";
-  const std::string name = library.empty() ? "librocm_smi64.so" : library;
-  void* const handle = open_rsmi(library);
-  if (handle == nullptr) {
-    states.problem = concat({name, " is not installed"});
-    return states;
-  }
-  const auto rsmi = load_rsmi(handle);
-  if (!rsmi) {
-    states.problem = concat({name, " is too old"});
+  VendorLibrary opened(library, rsmi_names);
+  const Rsmi rsmi = load_rsmi(opened);
+  if (const auto status = opened.is_whole(); !status) {
+    states.problem = status.error().message;
     return states;
   }
   states.asked = true;
   std::uint32_t count = 0;
-  RsmiStatus got = rsmi->init(0);
-  if (got == rsmi_success) got = rsmi->count(&count);
+  RsmiStatus got = rsmi.init(0);
+  if (got == rsmi_success) got = rsmi.count(&count);
   if (got != rsmi_success) {
-    states.problem = message_of(*rsmi, got);
+    states.problem = message_of(rsmi, got);
     return states;
   }
   std::array<char, 128> version{};
-  if (rsmi->version != nullptr) static_cast<void>(rsmi->version(driver_component, version.data(), version.size()));
+  if (rsmi.version != nullptr) static_cast<void>(rsmi.version(driver_component, version.data(), version.size()));
   version.back() = 0;
   states.driver = version.data();
   count = std::min(count, most_amd_gpus);
-  for (std::uint32_t index = 0; index < count; ++index) states.gpus.push_back(amd_state(*rsmi, index, count));
+  for (std::uint32_t index = 0; index < count; ++index) states.gpus.push_back(amd_state(rsmi, index, count));
   return states;
 }
 

@@ -270,4 +270,13 @@ Result<SkuTable> load_sku_table(const std::string& explicit_file) {
   return table;
 }
 
+Result<std::optional<Sku>> find_sku(std::string_view name) {
+  if (name.empty()) return std::optional<Sku>();
+  const auto table = load_sku_table("");
+  if (!table) return table.error();
+  auto found = table->find(name);
+  if (!found) return found.error();
+  return std::optional(std::move(*found));
+}
+
 }  // namespace amldist::fabric

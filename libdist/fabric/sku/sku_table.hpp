@@ -84,6 +84,8 @@ class SkuTable {
 /// exists; the built-in table has lower precedence than either. Errors: a file that cannot be read, or has a wrong
 /// line: a table that is half applied would check less than the site asks for.
 [[nodiscard]] Result<SkuTable> load_sku_table(const std::string& explicit_file);
+/// What the table in use says of `name`; nullopt for an empty name.
+[[nodiscard]] Result<std::optional<Sku>> find_sku(std::string_view name);
 
 inline constexpr const char* site_sku_table = "/etc/aml-dist/skus.conf";
 

@@ -6,6 +6,9 @@
 
 #include <climits>
 #include <deque>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "trace/mpi/tracer.hpp"
@@ -25,49 +28,53 @@ struct Lengths {
   static Lengths of_neighbors(MPI_Comm comm) noexcept;
 };
 
-/// The arguments of one call as small numbers.
+/// The arguments of one call in small numbers, where those of the call with small counts are smaller.
 class Narrow {
  public:
-  enum class Kept {
-    for_the_call,
-    for_good,  ///< MPI reads the arrays until a request ends; equal arrays are kept once
-  };
   Narrow() = default;
-  Narrow(Lengths lengths, Kept kept) noexcept : lengths_(lengths), kept_(kept) {}
-
-  int operator()(MPI_Count number) noexcept { return fitting(number); }
-  const int* sent(const MPI_Count* numbers) noexcept { return array(numbers, lengths_.sent); }
-  const int* got(const MPI_Count* numbers) noexcept { return array(numbers, lengths_.got); }
-  const int* sent(const MPI_Aint* numbers) noexcept { return array(numbers, lengths_.sent); }
-  const int* got(const MPI_Aint* numbers) noexcept { return array(numbers, lengths_.got); }
+  /// MPI reads the arrays of a call that is not blocking until its request ends.
+  template <typename How>
+  Narrow(How /*how*/, Lengths lengths) noexcept
+      : lengths_(lengths), length_(lengths.sent), keeps_arrays_(!std::is_same_v<How, Blocking>) {}
 
   /// Makes the call, unless a number does not fit.
   template <typename... Parameters, typename... Arguments>
-  int call(int (*function)(Parameters...), Arguments... arguments) const noexcept {
-    return fits_ ? function(arguments...) : unsupported;
+  int call(int (*function)(Parameters...), Arguments... arguments) noexcept {
+    const std::tuple<Parameters...> small{as<Parameters>(arguments)...};  // from left to right
+    return fits_ ? std::apply(function, small) : unsupported;
   }
 
  private:
+  template <typename Small, typename Large>
+  Small as(Large argument) noexcept {
+    // What is sent comes first; behind the buffer for what is received come the arrays that belong to it.
+    if constexpr (std::is_same_v<Large, void*>) length_ = lengths_.got;
+    if constexpr (std::is_same_v<Small, Large>) return argument;
+    else if constexpr (std::is_pointer_v<Small>) return array(argument);
+    else return fitting(argument);
+  }
   int fitting(long long number) noexcept {
     fits_ = fits_ && number >= INT_MIN && number <= INT_MAX;
     return static_cast<int>(number);
   }
   /// nullptr if the program passes no array: some arrays only the root has.
   template <typename Number>
-  const int* array(const Number* numbers, int length) noexcept try {
+  const int* array(const Number* numbers) noexcept try {
     if (numbers == nullptr) return nullptr;
     std::vector<int> small;
-    small.reserve(static_cast<std::size_t>(length));
-    for (int i = 0; i < length; ++i) small.push_back(fitting(numbers[i]));
-    return kept_ == Kept::for_good ? keep(std::move(small)) : arrays_.emplace_back(std::move(small)).data();
+    small.reserve(static_cast<std::size_t>(length_));
+    for (int i = 0; i < length_; ++i) small.push_back(fitting(numbers[i]));
+    return keeps_arrays_ ? keep(std::move(small)) : arrays_.emplace_back(std::move(small)).data();
   } catch (...) {  // out of memory
     fits_ = false;
     return nullptr;
   }
+  /// For good; equal ones once.
   static const int* keep(std::vector<int> numbers);
 
   Lengths lengths_;
-  Kept kept_ = Kept::for_the_call;
+  int length_ = 0;
+  bool keeps_arrays_ = false;
   bool fits_ = true;
   std::deque<std::vector<int>> arrays_;
 };

@@ -79,9 +79,7 @@ const Table<Init>* other_table(int version, const char* name, const char* one_be
   return table;
 }
 
-const char* or_empty(const char* text) noexcept { return text != nullptr ? text : ""; }
-
-// ---- the descriptors of each version ----
+// ---- what each version's descriptor says ----
 
 template <typename Wanted>
 const Wanted& body_of(const void* descriptor) noexcept {
@@ -90,11 +88,13 @@ const Wanted& body_of(const void* descriptor) noexcept {
 }
 
 /// Function and type are numbers in version 1: ncclFunc_t and ncclDataType_t.
+const char* function_name(const char* name) noexcept { return name != nullptr ? name : ""; }
 const char* function_name(std::uint8_t number) noexcept {
   constexpr std::array<const char*, 8> names = {"Broadcast", "Reduce",   "AllGather", "ReduceScatter",
                                                 "AllReduce", "SendRecv", "Send",      "Recv"};
   return number < names.size() ? names[number] : "";
 }
+const char* type_name(const char* name) noexcept { return name != nullptr ? name : ""; }
 const char* type_name(std::uint8_t number) noexcept {
   constexpr std::array<const char*, 10> names = {"ncclInt8",    "ncclUint8",   "ncclInt32",   "ncclUint32",
                                                  "ncclInt64",   "ncclUint64",  "ncclFloat16", "ncclFloat32",
@@ -102,50 +102,35 @@ const char* type_name(std::uint8_t number) noexcept {
   return number < names.size() ? names[number] : "";
 }
 
-void record_first(const void* descriptor, std::uint64_t type, int rank) {
-  if (type == event_collective) {
-    const auto& call = body_of<Collective1>(descriptor);
-    Communicator* const found = recorder().find_or_add(call.comm_hash, rank, call.name);
-    if (found != nullptr)
-      recorder().enqueue(*found,
-                         CollectiveFacts{function_name(call.function), type_name(call.type), call.count, call.root});
-  } else if (type == event_message) {
-    const auto& call = body_of<Message1>(descriptor);
-    Communicator* const found = recorder().find_or_add(call.comm_hash, rank, call.name);
-    if (found != nullptr)
-      recorder().enqueue(*found,
-                         MessageFacts{function_name(call.function), type_name(call.type), call.count, call.peer});
-  }
+template <typename Call>
+void record_collective(Communicator* communicator, const Call& call) {
+  const CollectiveFacts facts{function_name(call.function), type_name(call.type), call.count, call.root};
+  if (communicator != nullptr) recorder().enqueue(*communicator, facts);
+}
+template <typename Call>
+void record_message(Communicator* communicator, const Call& call) {
+  const MessageFacts facts{function_name(call.function), type_name(call.type), call.count, call.peer};
+  if (communicator != nullptr) recorder().enqueue(*communicator, facts);
 }
 
-void record_second(const void* descriptor, std::uint64_t type, int rank) {
+/// Up to version 3 each event names its communicator.
+template <typename Word>
+void record_named(const void* descriptor, std::uint64_t type, int rank) {
   if (type == event_collective) {
-    const auto& call = body_of<Collective2>(descriptor);
-    Communicator* const found = recorder().find_or_add(call.comm_hash, rank, call.name);
-    if (found != nullptr)
-      recorder().enqueue(*found, CollectiveFacts{or_empty(call.function), or_empty(call.type), call.count, call.root});
+    const auto& call = body_of<NamedCollective<Word>>(descriptor);
+    record_collective(recorder().find_or_add(call.comm_hash, rank, call.name), call);
   } else if (type == event_message) {
-    const auto& call = body_of<Message2>(descriptor);
-    Communicator* const found = recorder().find_or_add(call.comm_hash, rank, call.name);
-    if (found != nullptr)
-      recorder().enqueue(*found, MessageFacts{or_empty(call.function), or_empty(call.type), call.count, call.peer});
+    const auto& call = body_of<NamedMessage<Word>>(descriptor);
+    record_message(recorder().find_or_add(call.comm_hash, rank, call.name), call);
   }
 }
 
 template <int version>
-void record_later(Communicator& communicator, const void* descriptor, std::uint64_t type) {
-  if (version == 4 && type == event_collective) {
-    const auto& call = body_of<Collective4>(descriptor);
-    recorder().enqueue(communicator,
-                       CollectiveFacts{or_empty(call.function), or_empty(call.type), call.count, call.root});
-  } else if (version >= 5 && type == event_collective_call) {
-    const auto& call = body_of<CollectiveCall5>(descriptor);
-    recorder().enqueue(communicator,
-                       CollectiveFacts{or_empty(call.function), or_empty(call.type), call.count, call.root});
-  } else if (type == event_message) {
-    const auto& call = body_of<Message4>(descriptor);
-    recorder().enqueue(communicator, MessageFacts{or_empty(call.function), or_empty(call.type), call.count, call.peer});
-  }
+void record_later(Communicator* communicator, const void* descriptor, std::uint64_t type) {
+  if (version == 4 && type == event_collective) record_collective(communicator, body_of<Collective4>(descriptor));
+  else if (version >= 5 && type == event_collective_call)
+    record_collective(communicator, body_of<CollectiveCall5>(descriptor));
+  else if (type == event_message) record_message(communicator, body_of<Message4>(descriptor));
 }
 
 template <int version>
@@ -222,9 +207,9 @@ struct Version {
     if (own == nullptr || descriptor == nullptr) return 0;
     const auto& head = *static_cast<const Head*>(descriptor);
     const std::uint64_t type = head.type;
-    if (version == 1) record_first(descriptor, type, head.rank);
-    else if (version <= 3) record_second(descriptor, type, head.rank);
-    else if (own->communicator != nullptr) record_later<version>(*own->communicator, descriptor, type);
+    if constexpr (version == 1) record_named<std::uint8_t>(descriptor, type, head.rank);
+    else if constexpr (version <= 3) record_named<const char*>(descriptor, type, head.rank);
+    else record_later<version>(own->communicator, descriptor, type);
     if ((static_cast<std::uint64_t>(static_cast<unsigned>(own->other_mask)) & type) == 0) return 0;
     return other()->start_event(own->other, event, descriptor);
   }

@@ -33,45 +33,27 @@ struct EventHead5 {
   int rank;
 };
 
-struct Collective1 {
+/// Up to version 3. `Word`: functions and types are numbers in version 1, and names from 2 on. Behind these members the
+/// versions differ.
+template <typename Word>
+struct NamedCollective {
   const char* name;
   std::uint64_t comm_hash;
   std::uint64_t sequence;
-  std::uint8_t function;
+  Word function;
   const void* send;
   void* receive;
   std::size_t count;
   int root;
-  std::uint8_t type;
-  std::uint32_t op;
+  Word type;
 };
-struct Message1 {
+template <typename Word>
+struct NamedMessage {
   const char* name;
   std::uint64_t comm_hash;
-  std::uint8_t function;
+  Word function;
   void* buffer;
-  std::uint8_t type;
-  std::size_t count;
-  int peer;
-};
-/// Versions 2 and 3 differ only after these members.
-struct Collective2 {
-  const char* name;
-  std::uint64_t comm_hash;
-  std::uint64_t sequence;
-  const char* function;
-  const void* send;
-  void* receive;
-  std::size_t count;
-  int root;
-  const char* type;
-};
-struct Message2 {
-  const char* name;
-  std::uint64_t comm_hash;
-  const char* function;
-  void* buffer;
-  const char* type;
+  Word type;
   std::size_t count;
   int peer;
 };
@@ -107,7 +89,7 @@ struct Event {
 };
 
 /// The unions behind a head begin where a pointer or an eight-byte number may stand.
-using FirstEvent = Event<EventHead1, Collective1>;
+using FirstEvent = Event<EventHead1, NamedCollective<std::uint8_t>>;
 using FifthEvent = Event<EventHead5, CollectiveCall5>;
 static_assert(offsetof(FirstEvent, body) == 24 && offsetof(FifthEvent, body) == 24);
 

@@ -30,10 +30,6 @@ constexpr std::chrono::seconds for_children(30);
 /// Time for rank 0's message at the deadline to arrive.
 constexpr milliseconds last_word(2000);
 
-void answer(const FileDescriptor& connection, const std::string& frame) {
-  static_cast<void>(send_all(connection, frame, Clock::now()));  // fits into the socket's buffer
-}
-
 std::string position_frame(const TreePosition& place) {
   return FrameWriter(BootstrapKind::place)
       .number(place.index)

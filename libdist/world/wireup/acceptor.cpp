@@ -5,14 +5,6 @@
 #include "base/net/socket.hpp"
 
 namespace amldist::world {
-namespace {
-
-/// An answer fits into the socket's buffer: a peer that does not read cannot delay the others.
-void answer(const FileDescriptor& connection, const std::string& frame) {
-  static_cast<void>(send_all(connection, frame, Clock::now()));
-}
-
-}  // namespace
 
 Acceptor::Acceptor(Group group, const Credentials& credentials)
     : group_(std::move(group)), pending_(group_.size, GroupKey(credentials, group_.name)), peers_(group_.size) {}

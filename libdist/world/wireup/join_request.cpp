@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/net/socket.hpp"
 #include "base/text/printable.hpp"
 #include "base/text/text.hpp"
 #include "world/wireup/limits.hpp"
@@ -58,6 +59,10 @@ Admission admit(const JoinRequest& join_request, const Group& group, const Known
 std::string accepted_frame() { return FrameWriter(HandshakeKind::accepted).number(protocol).take(); }
 
 std::string elsewhere_frame() { return FrameWriter(HandshakeKind::elsewhere).number(protocol).take(); }
+
+void answer(const FileDescriptor& connection, const std::string& frame) {
+  static_cast<void>(send_all(connection, frame, Clock::now()));
+}
 
 bool is_acceptance(Frame& frame) noexcept {
   return frame.kind<HandshakeKind>() == HandshakeKind::accepted && frame.number() == protocol;

@@ -57,6 +57,8 @@ struct Admission {
 /// The frame that answers a join request, or later tells a peer why the group ends.
 [[nodiscard]] std::string accepted_frame();
 [[nodiscard]] std::string elsewhere_frame();
+/// An answer fits into the socket's buffer: a peer that does not read cannot hold up the others.
+void answer(const FileDescriptor& connection, const std::string& frame);
 [[nodiscard]] std::string refused_frame(const Error& error);
 [[nodiscard]] bool is_acceptance(Frame& frame) noexcept;
 /// The error in a refused frame: its sentence printable and of bounded length, its class a valid one.

@@ -127,9 +127,7 @@ int print_rows(const std::vector<ScalingRow>& rows, const BenchOptions& options)
 
 int print_topology(const NodeTopology& topology, const BenchOptions& options) {
   std::fputs(options.json ? to_json(topology).c_str() : to_table(topology).c_str(), stdout);
-  if (options.svg.empty()) return commands::exit_done;
-  const auto written = write_file(options.svg, draw_topology(topology));
-  return written ? commands::exit_done : fail(written.error());
+  return commands::exit_done;
 }
 
 /// Measures something as a rank of a step; rank 0 prints it. `measure(world, progress)` returns it.

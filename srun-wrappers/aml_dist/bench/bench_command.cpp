@@ -62,7 +62,7 @@ void add_topology(CLI::App& command, BenchOptions& options) {
   CLI::Option* const topology = command.add_flag(
       "--topology", options.topology, "How far each two ranks are from each other: latency, bandwidth, shared caches");
   for (const char* const other : {"--op", "--min", "--max", "--factor", "--type", "--redop", "--rounds", "--in-place",
-                                  "--off-cache", "--rewrite", "--library-memory", "--peer", "--scaling"})
+                                  "--off-cache", "--rewrite", "--library-memory", "--peer", "--scaling", "--svg"})
     topology->excludes(command.get_option(other));
 }
 
@@ -81,9 +81,9 @@ Command add_bench(CLI::App& app) {
                    "gloo, torch (libdist "
                    "through it), and on GPUs nccl, torch-cuda, each with [=PYTHON]")
       ->type_name("NAME[=PATH]");
+  command->add_option("--svg", options.svg, "Draw what was measured into this file too")->type_name("FILE");
   add_scaling(*command, options);
   add_topology(*command, options);
-  command->add_option("--svg", options.svg, "Draw what was measured into this file too")->type_name("FILE");
   command->add_flag("--json", options.json, "An array with an object for each size and library");
   command->add_option("--worker", options.worker)->group("");  // how this program starts its own ranks
   return {command, [shared] { return bench(*shared); }};

@@ -35,7 +35,5 @@ struct NodeTopology {
 
 [[nodiscard]] std::string to_table(const NodeTopology& topology);
 [[nodiscard]] std::string to_json(const NodeTopology& topology);
-/// A heat map of the latencies.
-[[nodiscard]] std::string draw_topology(const NodeTopology& topology);
 
 }  // namespace amldist::tools

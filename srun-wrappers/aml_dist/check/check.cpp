@@ -11,9 +11,7 @@
 #include "aml_dist/check/check_metrics.hpp"
 #include "aml_dist/check/check_output.hpp"
 #include "aml_dist/check/check_step.hpp"
-#include "aml_dist/check/fabric_svg.hpp"
 #include "aml_dist/check/sku_list.hpp"
-#include "aml_dist/common/files.hpp"
 #include "base/os/environment.hpp"
 #include "base/os/whole_file.hpp"
 #include "base/text/text.hpp"
@@ -268,7 +266,7 @@ void print_exclusion(const NodeVerification& node) {
   if (node.report.verdict() == Verdict::fail) std::printf("%s\n", node.host.c_str());
 }
 
-/// Prints, draws, and returns the exit status; for a node and for a step.
+/// Prints, and returns the exit status; for a node and for a step.
 template <typename Verification>
 int finish(const CheckOptions& options, const Verification& verification) {
   if (options.exclude) print_exclusion(verification);
@@ -276,11 +274,6 @@ int finish(const CheckOptions& options, const Verification& verification) {
   else if (options.format == "openmetrics") std::fputs(to_metrics(verification).c_str(), stdout);
   else if (is_json(options)) std::printf("%s\n", to_json(verification).c_str());
   else std::fputs(to_table(verification, commands::wants_colour(STDOUT_FILENO), options.quiet).c_str(), stdout);
-  if (!options.svg.empty()) {
-    const auto written = write_file(options.svg, draw_fabric(verification));
-    // The picture is secondary: without it the verdict still holds.
-    if (!written) static_cast<void>(fail(written.error()));
-  }
   return exit_status_of(verification.report.verdict());
 }
 
@@ -352,7 +345,6 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
   command->add_option("--baseline", options.baseline, "Keep error counters in this file and judge what was added")
       ->type_name("FILE");
   command->add_option("--kernel-log", options.kernel_log, "Read this instead of /dev/kmsg")->type_name("FILE");
-  command->add_option("--svg", options.svg, "Draw nodes, devices and links into this file too")->type_name("FILE");
   command->add_option("--wait", options.wait_s, "Wait up to this many seconds for ports that are coming up")
       ->check(CLI::Range(0U, 600U));
   command->add_option("--timeout", options.timeout_s, "Timeout in seconds for anything that may hang")

@@ -18,7 +18,6 @@ struct CheckOptions {
   std::string dev_root;           ///< --dev-root DIR instead of /dev
   std::string baseline;           ///< --baseline FILE: counters over time
   std::string kernel_log;         ///< --kernel-log FILE instead of /dev/kmsg
-  std::string svg;                ///< --svg FILE
   std::uint32_t wait_s = 0;       ///< --wait SECONDS: for ports that are coming up
   std::uint32_t timeout_s = 20;   ///< --timeout SECONDS: for everything that may hang
   std::string format;             ///< --format text|json|openmetrics; empty: text, or json with --json

@@ -7,14 +7,13 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
-#include "aml_dist/common/files.hpp"
-#include "aml_dist/trace/pickle.hpp"
-#include "base/os/whole_file.hpp"
 #include "base/text/tasks_per_node.hpp"
 #include "base/text/text.hpp"
+#include "shared/programs.hpp"
 #include "step/messages/datagram.hpp"
 
 namespace amldist::tools {
@@ -22,6 +21,7 @@ namespace {
 
 using calls::DataType;
 using calls::Operation;
+using nlohmann::json;
 using text::concat;
 using trace::CallRecord;
 using trace::CommunicatorRecord;
@@ -30,7 +30,54 @@ using trace::recorder_format::is_collective;
 using trace::recorder_format::State;
 namespace fs = std::filesystem;
 
-constexpr std::size_t largest_dump = 256U << 20;
+/// Dumps are pickles, which Python reads and writes, as data: a pickle that names a class or a function is refused, so
+/// that nothing of it is executed. One line of JSON for each file. Where a program was called from is left out.
+constexpr const char* read_pickles = R"python(
+import json, os, pickle, resource, stat, sys
+class Unfit(Exception):
+    pass
+class Data(pickle.Unpickler):
+    def find_class(self, module, name):
+        raise Unfit("it names an object of Python, and nothing of a dump is executed")
+def read(path):
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode) or about.st_size > 256 << 20:
+            raise Unfit("it is not a regular file of at most 256 MiB")
+        dump = Data(file).load()
+    if not isinstance(dump, dict) or not isinstance(dump.get("entries"), list):
+        raise Unfit("it has no 'entries'")
+    for entry in dump["entries"]:
+        entry.pop("frames", None)
+    return json.dumps(dump)
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+resource.setrlimit(resource.RLIMIT_CPU, (60 + len(sys.argv), 60 + len(sys.argv)))
+for path in sys.argv[1:]:
+    try:
+        print(read(path))
+    except Unfit as error:
+        print(json.dumps({"error": str(error)}))
+    except OSError as error:
+        print(json.dumps({"error": f"it cannot be read: {error.strerror}"}))
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}".encode("unicode_escape").decode()
+        print(json.dumps({"error": f"it is damaged or cut off ({words:.100})"}))
+)python";
+/// One line of JSON for each file, [path, dump].
+constexpr const char* write_pickles = R"python(
+import json, pickle, sys
+for line in sys.stdin:
+    path, dump = json.loads(line)
+    for entry in dump["entries"]:
+        entry["process_group"] = tuple(entry["process_group"])
+    try:
+        with open(path, "wb") as file:
+            pickle.dump(dump, file, 2)
+    except OSError as error:
+        sys.exit(f"cannot write '{path}': {error.strerror}")
+)python";
+constexpr std::size_t longest_output = std::size_t{1} << 30;
+
 constexpr DataType unknown_type{255};
 constexpr std::string_view default_group = "default_pg";
 
@@ -123,25 +170,30 @@ std::vector<std::uint32_t> members_in(std::string_view list) {
   return members;
 }
 
-const PickledValue& field(const PickledValue& of, std::string_view name) {
-  static const PickledValue none;
-  const auto* const found = of.find(name);
-  return found != nullptr ? *found : none;
+/// null where there is no such field.
+const json& field(const json& of, const char* name) {
+  static const json none;
+  const auto found = of.find(name);
+  return found != of.end() ? *found : none;
 }
+
+std::string text_of(const json& value) { return value.is_string() ? value.get<std::string>() : std::string(); }
+
+std::int64_t number_of(const json& value) { return value.is_number_integer() ? value.get<std::int64_t>() : 0; }
 
 struct Dump {
   std::string file;
   std::uint32_t rank = 0;
-  Pickle pickle;
+  json content;
 
-  [[nodiscard]] const PickledValue::List& entries() const { return field(pickle.top(), "entries").elements(); }
+  [[nodiscard]] const json& entries() const { return field(content, "entries"); }
 };
 
 /// Name and description of the group of a call.
-std::pair<std::string, std::string> group_of(const PickledValue& entry) {
-  const auto& pair = field(entry, "process_group").elements();
-  if (pair.size() != 2) return {};
-  return {std::string(pair[0]->text()), std::string(pair[1]->text())};
+std::pair<std::string, std::string> group_of(const json& entry) {
+  const json& pair = field(entry, "process_group");
+  if (!pair.is_array() || pair.size() != 2) return {};
+  return {text_of(pair[0]), text_of(pair[1])};
 }
 
 using Groups = std::map<std::pair<std::string, std::string>, std::vector<std::uint32_t>>;
@@ -152,14 +204,11 @@ Groups groups_in(const std::vector<Dump>& dumps, std::uint32_t size) {
   Groups said;
   std::map<std::pair<std::string, std::string>, std::set<std::uint32_t>> seen;
   for (const Dump& dump : dumps) {
-    const auto* const groups = std::get_if<PickledValue::Dictionary>(&field(dump.pickle.top(), "pg_config").content);
-    if (groups != nullptr) {
-      for (const auto& [name, group] : *groups) {
-        auto members = members_in(field(*group, "ranks").text());
-        if (!members.empty()) said[{std::string(name->text()), std::string(field(*group, "desc").text())}] = members;
-      }
+    for (const auto& [name, group] : field(dump.content, "pg_config").items()) {
+      auto members = members_in(text_of(field(group, "ranks")));
+      if (!members.empty()) said[{name, text_of(field(group, "desc"))}] = members;
     }
-    for (const auto* const entry : dump.entries()) seen[group_of(*entry)].insert(dump.rank);
+    for (const json& entry : dump.entries()) seen[group_of(entry)].insert(dump.rank);
   }
   Groups all;
   for (const auto& [group, ranks] : seen) {
@@ -175,28 +224,26 @@ Groups groups_in(const std::vector<Dump>& dumps, std::uint32_t size) {
   return all;
 }
 
-std::uint64_t elements_in(const PickledValue& sizes) {
+std::uint64_t elements_in(const json& sizes) {
   std::uint64_t all = 0;
-  for (const auto* const tensor : sizes.elements()) {
+  for (const json& tensor : sizes) {
     std::uint64_t one = 1;
-    for (const auto* const length : tensor->elements())
-      one *= static_cast<std::uint64_t>(std::clamp<std::int64_t>(length->number(), 0, 1 << 30));
+    for (const json& length : tensor)
+      one *= static_cast<std::uint64_t>(std::clamp<std::int64_t>(number_of(length), 0, 1 << 30));
     all += one;
   }
   return all;
 }
 
-DataType type_in(const PickledValue& names) {
-  if (names.elements().empty()) return unknown_type;
-  const auto* const found = std::ranges::find(types, names.elements().front()->text(), &TypeName::theirs);
+DataType type_in(const json& names) {
+  if (!names.is_array() || names.empty()) return unknown_type;
+  const auto* const found = std::ranges::find(types, text_of(names.front()), &TypeName::theirs);
   return found != types.end() ? found->type : unknown_type;
 }
 
-State state_of(const PickledValue& entry) {
-  const std::string_view state = field(entry, "state").text();
-  const auto* const retired = std::get_if<bool>(&field(entry, "retired").content);
-  if (state == "completed" || (retired != nullptr && *retired)) return State::completed;
-  return State::started;
+State state_of(const json& entry) {
+  const bool ended = text_of(field(entry, "state")) == "completed" || field(entry, "retired") == true;
+  return ended ? State::completed : State::started;
 }
 
 /// The peer of "send 0->3" and "recv 3<-0": the number at the end; any peer for "?".
@@ -208,25 +255,25 @@ std::int32_t peer_in(std::string_view name) {
   return peer ? static_cast<std::int32_t>(*peer) : trace::recorder_format::any_peer;
 }
 
-std::optional<CallRecord> call_in(const PickledValue& entry) {
-  std::string_view name = field(entry, "profiling_name").text();
-  name = name.substr(name.rfind(':') + 1);
+std::optional<CallRecord> call_in(const json& entry) {
+  std::string name = text_of(field(entry, "profiling_name"));
+  name.erase(0, name.rfind(':') + 1);
   const auto* const found = std::ranges::find(operations, name.substr(0, name.find(' ')), &Name::theirs);
   if (found == operations.end()) return std::nullopt;
   CallRecord call;
   call.operation = found->operation;
   const auto& input = field(entry, "input_sizes");
   const auto& output = field(entry, "output_sizes");
-  call.type = type_in(field(entry, input.elements().empty() ? "output_dtypes" : "input_dtypes"));
+  call.type = type_in(field(entry, input.empty() ? "output_dtypes" : "input_dtypes"));
   const std::size_t size = calls::size_of(call.type);
-  call.bytes = elements_in(input.elements().empty() ? output : input) * (size != 0 ? size : 1);
+  call.bytes = elements_in(input.empty() ? output : input) * (size != 0 ? size : 1);
   if (is_collective(call.operation))
-    call.sequence = static_cast<std::uint64_t>(std::max<std::int64_t>(0, field(entry, "collective_seq_id").number()));
+    call.sequence = static_cast<std::uint64_t>(std::max<std::int64_t>(0, number_of(field(entry, "collective_seq_id"))));
   else call.peer = peer_in(name);
   call.tag = is_collective(call.operation) ? 0 : trace::recorder_format::any_tag;
   call.state = state_of(entry);
-  call.enqueued_ns = call.started_ns = field(entry, "time_created_ns").number();
-  call.ended_ns = field(entry, "time_discovered_completed_ns").number();
+  call.enqueued_ns = call.started_ns = number_of(field(entry, "time_created_ns"));
+  call.ended_ns = number_of(field(entry, "time_discovered_completed_ns"));
   if (call.state == State::completed && call.ended_ns == 0) call.ended_ns = call.started_ns;
   return call;
 }
@@ -253,9 +300,9 @@ Recording recording_of(const Dump& dump, std::uint32_t size, const Groups& group
     slots[group] = communicator.slot;
     recording.communicators.push_back(std::move(communicator));
   }
-  for (const auto* const entry : dump.entries()) {
-    const auto slot = slots.find(group_of(*entry));
-    auto call = call_in(*entry);
+  for (const json& entry : dump.entries()) {
+    const auto slot = slots.find(group_of(entry));
+    auto call = call_in(entry);
     if (!call || slot == slots.end()) continue;
     call->ticket = recording.calls.size() + 1;
     call->communicator = slot->second;
@@ -270,16 +317,37 @@ Recording recording_of(const Dump& dump, std::uint32_t size, const Groups& group
   return recording;
 }
 
-Result<Dump> read_dump(const std::string& file) {
-  const auto rank = rank_of(file);
-  if (!rank) return unfit(file, "its name does not end with a rank");
-  auto bytes = read_whole_file(file, largest_dump);
-  if (!bytes)
-    return Error{bytes.error().code, concat({"cannot read ", text::quote(file), ": ", bytes.error().message})};
-  auto pickle = Pickle::read(std::move(*bytes));
-  if (!pickle) return unfit(file, pickle.error().message);
-  if (pickle->top().find("entries") == nullptr) return unfit(file, "it has no 'entries'");
-  return Dump{file, *rank, std::move(*pickle)};
+/// Python runs `program` with `arguments` and `input`; what it prints.
+Result<std::string> run_python(const char* program, const std::vector<std::string>& arguments, std::string_view input) {
+  std::vector<std::string> words = {"python3", "-IS", "-c", program};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  auto done = commands::run_program(words, input, longest_output);
+  if (!done) return Error{done.error().code, concat({"PyTorch's dumps need python3: ", done.error().message})};
+  if (done->status == 0) return std::move(done->out);
+  const std::string_view said = text::split(done->err, '\n').front();
+  return Error{Errc::unavailable,
+               said.empty() ? concat({"python3 ended with status ", std::to_string(done->status)}) : std::string(said)};
+}
+
+Result<std::vector<Dump>> read_dumps(const std::vector<std::string>& files) {
+  std::vector<Dump> dumps;
+  for (const std::string& file : files) {
+    const auto rank = rank_of(file);
+    if (!rank) return unfit(file, "its name does not end with a rank");
+    std::error_code ignored;
+    if (!fs::is_regular_file(file, ignored))
+      return Error{Errc::not_found, concat({text::quote(file), " is not a regular file"})};
+    dumps.push_back({file, *rank, {}});
+  }
+  const auto read = run_python(read_pickles, files, {});
+  if (!read) return read.error();
+  const auto lines = text::split(*read, '\n');
+  for (std::size_t i = 0; i < dumps.size(); ++i) {
+    dumps[i].content = json::parse(i < lines.size() ? lines[i] : std::string_view(), nullptr, false);
+    if (!dumps[i].content.is_object()) return unfit(dumps[i].file, "it is damaged");
+    if (const json& why = field(dumps[i].content, "error"); !why.is_null()) return unfit(dumps[i].file, text_of(why));
+  }
+  return dumps;
 }
 
 // ---- writing ----
@@ -304,23 +372,7 @@ std::string_view description_of(const CommunicatorRecord& communicator, std::uin
   return communicator.name.empty() ? std::string_view("undefined") : std::string_view(communicator.name);
 }
 
-/// "[[1024]]" and "['Float']", as a tensor of one dimension.
-void write_tensor(PickleWriter& out, std::string_view which, const CallRecord& call) {
-  const auto* const known = std::ranges::find(types, call.type, &TypeName::type);
-  const std::size_t size = calls::size_of(call.type);
-  out.text(concat({which, "_sizes"})).begin_list();
-  if (call.operation != Operation::barrier)
-    out.begin_list().number(static_cast<std::int64_t>(call.bytes / (size != 0 ? size : 1))).end_list();
-  out.end_list().text(concat({which, "_dtypes"})).begin_list();
-  if (call.operation != Operation::barrier) out.text(known != types.end() ? known->theirs : "Byte");
-  out.end_list();
-}
-
-void write_time(PickleWriter& out, std::string_view name, std::int64_t time_ns) {
-  out.text(name);
-  if (time_ns != 0) out.number(time_ns);
-  else out.none();
-}
+json time_or_null(std::int64_t time_ns) { return time_ns != 0 ? json(time_ns) : json(); }
 
 struct Numbered {
   const CallRecord* call;
@@ -328,91 +380,87 @@ struct Numbered {
   std::uint64_t sequence;  ///< of a message the number among those with its group
 };
 
-void write_entry(PickleWriter& out, const Numbered& one, const Recording& recording, std::size_t number) {
+json entry_of(const Numbered& one, const Recording& recording, std::size_t number) {
   const CallRecord& call = *one.call;
   const bool is_message = !is_collective(call.operation);
-  const std::string own = std::to_string(one.communicator->rank);
-  const std::string peer = call.peer < 0 ? "?" : std::to_string(call.peer);
   std::string name = concat({recording.source == "nccl" ? "nccl:" : "gloo:", their_name(call.operation)});
-  if (is_message) name += concat({" ", own, call.operation == Operation::send ? "->" : "<-", peer});
+  if (is_message)
+    name += concat({" ", std::to_string(one.communicator->rank), call.operation == Operation::send ? "->" : "<-",
+                    call.peer < 0 ? "?" : std::to_string(call.peer)});
   const bool ended = call.state == State::completed;
-  out.begin_dictionary();
-  out.text("frames").begin_list().end_list();
-  out.text("record_id").number(static_cast<std::int64_t>(number));
-  out.text("pg_id").number(one.communicator->slot);
-  out.text("process_group")
-      .text(step::to_hexadecimal(one.communicator->id))
-      .text(description_of(*one.communicator, recording.size))
-      .pair();
-  out.text("collective_seq_id").number(static_cast<std::int64_t>(is_message ? 0 : call.sequence));
-  out.text("p2p_seq_id").number(static_cast<std::int64_t>(is_message ? one.sequence : 0));
-  out.text("op_id").number(static_cast<std::int64_t>(number + 1));
-  out.text("profiling_name").text(name);
-  out.text("time_created_ns").number(call.enqueued_ns);
-  write_tensor(out, "input", call);
-  write_tensor(out, "output", call);
-  out.text("state").text(ended ? "completed" : call.state == State::enqueued ? "scheduled" : "started");
-  write_time(out, "time_discovered_started_ns", call.started_ns);
-  write_time(out, "time_discovered_completed_ns", ended ? call.ended_ns : 0);
-  out.text("retired").boolean(ended);
-  out.text("timeout_ms").number(0);
-  out.text("is_p2p").boolean(is_message);
-  out.end_dictionary();
+  // "[[1024]]" and "['Float']", as a tensor of one dimension.
+  json sizes = json::array();
+  json names = json::array();
+  if (call.operation != Operation::barrier) {
+    const auto* const known = std::ranges::find(types, call.type, &TypeName::type);
+    sizes.push_back({call.bytes / std::max<std::size_t>(calls::size_of(call.type), 1)});
+    names.push_back(known != types.end() ? known->theirs : "Byte");
+  }
+  return {{"frames", json::array()},
+          {"record_id", number},
+          {"pg_id", one.communicator->slot},
+          {"process_group",
+           {step::to_hexadecimal(one.communicator->id), description_of(*one.communicator, recording.size)}},
+          {"collective_seq_id", is_message ? 0 : call.sequence},
+          {"p2p_seq_id", is_message ? one.sequence : 0},
+          {"op_id", number + 1},
+          {"profiling_name", name},
+          {"time_created_ns", call.enqueued_ns},
+          {"input_sizes", sizes},
+          {"input_dtypes", names},
+          {"output_sizes", sizes},
+          {"output_dtypes", names},
+          {"state", ended                           ? "completed"
+                    : call.state == State::enqueued ? "scheduled"
+                                                    : "started"},
+          {"time_discovered_started_ns", time_or_null(call.started_ns)},
+          {"time_discovered_completed_ns", time_or_null(ended ? call.ended_ns : 0)},
+          {"retired", ended},
+          {"timeout_ms", 0},
+          {"is_p2p", is_message}};
 }
 
-void write_groups(PickleWriter& out, const std::vector<const Recording*>& recordings) {
-  out.text("pg_config").begin_dictionary();
-  for (const auto* const recording : recordings) {
-    for (const auto& each : recording->communicators) {
-      const std::string name = step::to_hexadecimal(each.id);
-      out.text(name).begin_dictionary();
-      out.text("name").text(name).text("desc").text(description_of(each, recording->size));
-      out.text("ranks").text(list_of(each.world_ranks.to_list())).end_dictionary();
-    }
+void add_groups(json& dump, const Recording& recording) {
+  for (const auto& each : recording.communicators) {
+    const std::string name = step::to_hexadecimal(each.id);
+    dump["pg_config"][name] = {
+        {"name", name}, {"desc", description_of(each, recording.size)}, {"ranks", list_of(each.world_ranks.to_list())}};
+    dump["pg_status"][name] = {{"last_enqueued_collective", each.entered},
+                               {"last_started_collective", each.entered},
+                               {"last_completed_collective", each.completed}};
   }
-  out.end_dictionary().text("pg_status").begin_dictionary();
-  for (const auto* const recording : recordings) {
-    for (const auto& each : recording->communicators) {
-      out.text(step::to_hexadecimal(each.id)).begin_dictionary();
-      out.text("last_enqueued_collective").number(static_cast<std::int64_t>(each.entered));
-      out.text("last_started_collective").number(static_cast<std::int64_t>(each.entered));
-      out.text("last_completed_collective").number(static_cast<std::int64_t>(each.completed)).end_dictionary();
-    }
-  }
-  out.end_dictionary();
 }
 
-/// The recorders of one rank, of which there may be several, as one dump.
-std::string dump_of(const std::vector<const Recording*>& recordings) {
-  PickleWriter out;
-  out.begin_dictionary().text("version").text("2.10").text("comm_lib_version").text("");
-  write_groups(out, recordings);
-  out.text("entries").begin_list();
-  std::size_t number = 0;
+/// The recorders of one rank, which may be several, as one dump.
+json dump_of(const std::vector<const Recording*>& recordings) {
+  json dump = {{"version", "2.10"},
+               {"comm_lib_version", ""},
+               {"pg_config", json::object()},
+               {"pg_status", json::object()},
+               {"entries", json::array()}};
   for (const auto* const recording : recordings) {
+    add_groups(dump, *recording);
     std::map<std::pair<std::uint32_t, std::int32_t>, std::uint64_t> messages;
     for (const CallRecord& call : recording->calls) {
       const auto* const communicator = recording->communicator(call.communicator);
       if (communicator == nullptr || their_name(call.operation).empty()) continue;
       const std::uint64_t message = is_collective(call.operation) ? 0 : ++messages[{call.communicator, call.peer}];
-      write_entry(out, {&call, communicator, message}, *recording, number++);
+      dump["entries"].push_back(entry_of({&call, communicator, message}, *recording, dump["entries"].size()));
     }
   }
-  out.end_list().end_dictionary();
-  return out.finish();
+  return dump;
 }
 
 }  // namespace
 
 Result<TracedStep> read_torch_dumps(const std::vector<std::string>& files) {
-  std::vector<Dump> dumps;
+  auto read = read_dumps(files);
+  if (!read) return read.error();
+  std::vector<Dump>& dumps = *read;
   std::set<std::uint32_t> ranks;
-  for (const std::string& file : files) {
-    auto dump = read_dump(file);
-    if (!dump) return dump.error();
-    if (!ranks.insert(dump->rank).second)
-      return unfit(file, concat({"another one is of rank ", std::to_string(dump->rank), ", too"}));
-    dumps.push_back(std::move(*dump));
+  for (const Dump& dump : dumps) {
+    if (!ranks.insert(dump.rank).second)
+      return unfit(dump.file, concat({"another one is of rank ", std::to_string(dump.rank), ", too"}));
   }
   std::ranges::sort(dumps, {}, &Dump::rank);
   std::uint32_t size = *ranks.rbegin() + 1;
@@ -438,11 +486,13 @@ Result<void> write_torch_dumps(const TracedStep& step, const std::string& folder
   }
   std::map<std::uint32_t, std::vector<const Recording*>> by_rank;
   for (const Recording& each : step.recordings) by_rank[each.rank].push_back(&each);
+  std::string dumps;
   for (const auto& [rank, recordings] : by_rank) {
-    auto written = write_file(concat({folder, "/rank_", std::to_string(rank)}), dump_of(recordings));
-    if (!written) return written;
+    const json line = {concat({folder, "/rank_", std::to_string(rank)}), dump_of(recordings)};
+    dumps += line.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
   }
-  return {};
+  const auto written = run_python(write_pickles, {}, dumps);
+  return written ? Result<void>() : written.error();
 }
 
 }  // namespace amldist::tools

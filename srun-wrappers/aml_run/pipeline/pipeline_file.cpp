@@ -84,9 +84,9 @@ std::string_view only_expression(std::string_view text) {
   return pieces && pieces->size() == 1 && pieces->front().is_expression ? pieces->front().text : std::string_view();
 }
 
-class Reader {
+class PipelineReader {
  public:
-  Reader(const std::string& file, std::string run_folder) : file_(file), run_folder_(std::move(run_folder)) {}
+  PipelineReader(const std::string& file, std::string run_folder) : file_(file), run_folder_(std::move(run_folder)) {}
 
   Result<Pipeline> read(const YamlValue& root) {
     pipeline_.display_name = root.text_of("display_name");
@@ -535,7 +535,7 @@ class Reader {
 }  // namespace
 
 Result<Pipeline> read_pipeline(const std::string& file, const YamlValue& root, const std::string& run_folder) {
-  return Reader(file, run_folder).read(root);
+  return PipelineReader(file, run_folder).read(root);
 }
 
 }  // namespace amldist::run

@@ -1,6 +1,0 @@
-// The same for commands, with the library for JSON.
-#pragma once
-
-#include <nlohmann/json.hpp>
-
-#include "precompiled.hpp"

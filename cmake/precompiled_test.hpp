@@ -1,6 +1,0 @@
-// The same for unit tests.
-#pragma once
-
-#include <gtest/gtest.h>
-
-#include "precompiled.hpp"
