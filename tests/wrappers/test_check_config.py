@@ -117,7 +117,7 @@ def test_the_installed_file_must_be_roots_alone_and_a_draft_need_not(aml_dist, t
     site.chmod(0o666)
     (tmp_path / "spank_aml_dist.so").touch()
     (tmp_path / "plugstack.conf").write_text(f"required {tmp_path}/spank_aml_dist.so config={site}\n")
-    assert "others than its owner may write to it, its mode is 0666: steps with --aml-dist are refused" in \
+    assert "users other than its owner may write to it: its mode is 0666: steps with --aml-dist are refused" in \
         aml_dist.run("check-config", str(tmp_path / "plugstack.conf")).text
     draft = aml_dist.run("check-config", "--as", "site", str(site))
     assert draft.status == DONE and "once installed it must be root's" in draft.text

@@ -100,7 +100,7 @@ def test_a_pipeline_job_may_only_name_a_component(aml_run, tmp_path):
     assert f"x {tmp_path}/sub/src 2 7" in script
     assert f"AML_OUTPUT_o={told['folder']}/outputs/r\n" in script
     assert f"x {tmp_path}/sub/src 2 9" in aml_run.good("--dry-run", "--set", "inputs.k=9", write(tmp_path, file)).text
-    assert "here are both" in aml_run.refusal(USAGE, "--dry-run", write(tmp_path, {**file, "jobs": {"one": COMMAND}}))
+    assert "not both" in aml_run.refusal(USAGE, "--dry-run", write(tmp_path, {**file, "jobs": {"one": COMMAND}}))
 
 
 @pytest.mark.parametrize("change, place, said", [
@@ -313,7 +313,7 @@ def test_the_site_says_whether_code_is_copied(aml_run, slurm, tmp_path, policy, 
 
 
 @pytest.mark.parametrize("file, said", [
-    ({"name": "e", "dependencies": ["python=3.11"]}, "this is a conda file and no job"),
+    ({"name": "e", "dependencies": ["python=3.11"]}, "this is a conda file, not a job"),
     ({"$schema": "https://azuremlschemas.azureedge.net/latest/environment.schema.json", "name": "e"}, "'environment': give the job's file"),
     ({"$schema": "https://azuremlschemas.azureedge.net/latest/data.schema.json", "name": "d", "path": "x"}, "'data': give the job's file"),
     ({"$schema": "https://azuremlschemas.azureedge.net/latest/pipelineComponentBatchDeployment.schema.json", "type": "pipeline",

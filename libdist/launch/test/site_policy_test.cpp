@@ -173,7 +173,7 @@ TEST_F(ConfigFile, RefusesStepsWhenItIsNoRegularFileAndDoesNotWaitForOne) {
 TEST_F(ConfigFile, RefusesStepsWhenOthersMayWriteToIt) {
   for (const mode_t mode : {0620U, 0602U, 0666U}) {
     ASSERT_EQ(::chmod(path_.c_str(), mode), 0);
-    expect_refusal("others than its owner may write to it");
+    expect_refusal("users other than its owner may write to it");
   }
   ASSERT_EQ(::chmod(path_.c_str(), 0644), 0);
   EXPECT_EQ(load().refusal, "");

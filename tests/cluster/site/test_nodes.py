@@ -73,7 +73,7 @@ FAULTS = {
     "fifo": ("rm {0}; mkfifo {0}", "not a regular file"),
     "folder": ("rm {0}; mkdir {0}", "not a regular file"),
     "of a user": ("chown 1000 {}", "it belongs to user 1000, not to root"),
-    "writable": ("chmod 666 {}", "others than its owner may write to it"),
+    "writable": ("chmod 666 {}", "users other than its owner may write to it"),
     "too long": ("head -c 70000 /dev/zero | tr '\\0' '#' >{}", "over 65536 bytes"),
     "wrong": ("echo rmda=require >>{}", "line 2, 'rmda=require', is unknown (did you mean 'rdma'?)"),
 }
