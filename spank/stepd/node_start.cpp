@@ -34,13 +34,12 @@ bool may_get_kind(const StepRequest& request, const Handle& handle) {
   return !step_id || *step_id <= SLURM_MAX_NORMAL_STEP_ID;
 }
 
-/// Removes what srun left in the environment: it may have opened its channel and made a secret before it knew the
-/// partition, and with it whether the step concerns us.
-Result<void> remove_variables_of_srun(const Handle& handle) {
+/// Removes from the job's environment what srun left there for us: TaskEpilog would get it. In a step that does not
+/// concern us its record too, which the tasks would get: srun may have made it before it knew the partition.
+Result<void> remove_variables_of_srun(const Handle& handle, bool with_record) {
   EnvironmentPatch patch;
-  for (const char* const name : {step::report_variable, step::launch_record_variable}) {
-    if (handle.variable(name)) patch.unset(name);
-  }
+  if (handle.variable(step::report_variable)) patch.unset(step::report_variable);
+  if (with_record && handle.variable(step::launch_record_variable)) patch.unset(step::launch_record_variable);
   step::give_secret({}, handle.environment(), patch);
   if (auto whole = handle.environment_was_read(); !whole) return whole;
   return handle.apply(patch);
@@ -51,10 +50,7 @@ std::optional<NodeStart::Outcome> outcome_without_plan(const StepRequest& reques
                                                        const Handle& handle) {
   if (!spec) return spec.error();
   const bool has_no_kind = spec->kind == launch::Kind::none && !has_kind_only_in_srun(request, handle);
-  if (has_no_kind || launch::is_launcher_daemon(handle.program())) {
-    const auto removed = remove_variables_of_srun(handle);
-    return removed ? NodeStart::Outcome(NotConcerned{}) : removed.error();
-  }
+  if (has_no_kind || launch::is_launcher_daemon(handle.program())) return NotConcerned{};
   if (handle.variable(step::launch_record_variable) == step::refused_record) return RefusedBySrun{};
   return std::nullopt;
 }
@@ -175,6 +171,7 @@ Result<std::vector<launch::PortClaim>> claim_ports(const NodePlan& plan, uid_t u
   std::vector<launch::PortClaim> claims;
   if (plan.ports.empty()) return claims;
   if (auto may = launch::may_listen(user, std::ranges::min(plan.ports), plan.host); !may) return may.error();
+  launch::remove_stale_leases();
   for (const std::uint16_t port : plan.ports) {
     auto claim = launch::PortClaim::take(port, plan.host);
     if (!claim) return claim.error();
@@ -193,11 +190,8 @@ Result<NodeResources> gather_resources(const NodePlan& plan, const launch::SiteP
   return out;
 }
 
-}  // namespace
-
-NodeStart start_node(const StepRequest& request, const Handle& handle) {
+NodeStart read_plan_apply(const StepRequest& request, const Handle& handle) {
   NodeStart start;
-  if (!may_get_kind(request, handle)) return start;
   start.task_refused = SharedAtomic<bool>::make();
   start.begin = std::chrono::steady_clock::now();
   const auto spec = request.spec_in_partition(handle.variable("SLURM_JOB_PARTITION").value_or(""));
@@ -224,6 +218,16 @@ NodeStart start_node(const StepRequest& request, const Handle& handle) {
     plan->notes.push_back(placement_line(*spec, plan->step.placement, plan->step.rendezvous.address));
   }
   start.outcome = std::move(*plan);
+  return start;
+}
+
+}  // namespace
+
+NodeStart start_node(const StepRequest& request, const Handle& handle) {
+  if (!may_get_kind(request, handle)) return {};
+  NodeStart start = read_plan_apply(request, handle);
+  const bool concerns_us = !std::holds_alternative<NotConcerned>(start.outcome);
+  if (auto removed = remove_variables_of_srun(handle, !concerns_us); !removed) start.outcome = removed.error();
   return start;
 }
 

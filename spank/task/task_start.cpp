@@ -54,7 +54,6 @@ Result<void> write_environment(const NodeStart& node, const Handle& handle, std:
   if (!patch) return patch.error();
   set_trace(*node.plan(), handle.program(), handle.environment(), *patch);
   patch->unset(step::launch_record_variable);
-  patch->unset(step::report_variable);
   if (node.plan()->requires_secret) patch->set(launch::variable::secret, "require");
   return handle.apply(*patch);
 }
