@@ -160,6 +160,7 @@ struct Arguments {
 };
 
 void start_submitter(SubmitterSession& state, const Arguments& arguments) {
+  forget_outer_tasks_per_node();
   state.request.policy = arguments.policy(state.complaints);
 }
 
@@ -220,7 +221,9 @@ void start(spank_t spank, const Arguments& arguments) {
 int plan_in_slurmstepd(spank_t spank) noexcept {
   return guarded_in<StepdSession>(0, [spank](StepdSession& state) {
     const Handle handle(spank);
-    state.request.take_variable(handle.variable(option_variable));
+    for (const char* const name : {option_variable, sent_option_variable}) {
+      state.request.take_variable(name, handle.variable(name));
+    }
     state.node = start_node(state.request, handle);
     return 0;
   });
@@ -229,7 +232,7 @@ int plan_in_slurmstepd(spank_t spank) noexcept {
 int check_in_submitter() noexcept {
   SubmitterSession* const state = submitter();
   return state == nullptr ? 0 : guarded(refused, [state] {
-    state->request.take_variable(own_variable(option_variable));
+    state->take_variables(std::holds_alternative<SrunSession>(session()));
     return refuse_user(check_option(*state));
   });
 }

@@ -205,7 +205,7 @@ Result<void> check_option(const SubmitterSession& session) {
         "ask the administrator for 'required'");
   }
   if (spec->verbose) {
-    if (session.request.is_from_variable) tell_user(concat({"the option comes from ", option_variable}));
+    if (session.request.variable != nullptr) tell_user(concat({"the option comes from ", session.request.variable}));
     for (const std::string& complaint : session.complaints) tell_user(complaint);
   }
   return {};

@@ -38,7 +38,9 @@ bool may_get_kind(const StepRequest& request, const Handle& handle) {
 /// concern us its record too, which the tasks would get: srun may have made it before it knew the partition.
 Result<void> remove_variables_of_srun(const Handle& handle, bool with_record) {
   EnvironmentPatch patch;
-  if (handle.variable(step::report_variable)) patch.unset(step::report_variable);
+  for (const char* const name : {step::report_variable, sent_option_variable, job_option_variable}) {
+    if (handle.variable(name)) patch.unset(name);
+  }
   if (with_record && handle.variable(step::launch_record_variable)) patch.unset(step::launch_record_variable);
   step::give_secret({}, handle.environment(), patch);
   if (auto whole = handle.environment_was_read(); !whole) return whole;

@@ -1,5 +1,7 @@
 """Launchers (torchrun and its like) as the program of a step: one world, or a sentence before anything starts."""
 
+import shlex
+
 import pytest
 
 NAMES = "torchrun accelerate fabric composer deepspeed colossalai horovodrun mpirun python3 nsys numactl uv conda torchrun-results.sh"
@@ -77,3 +79,13 @@ def test_one_world_and_what_may_be_meant_start(cluster, programs, step, warning)
     done = run(cluster, programs, f"srun {step}")
     assert done.status == 0 and "started" in done.out, str(done)
     assert len(done.own_lines()) == (1 if warning else 0) and warning in done.err, str(done)
+
+
+@pytest.mark.parametrize("outer", ["--ntasks-per-node=2 -O --aml-dist=pytorch", "--ntasks-per-node=1 --aml-dist=pytorch,launch=per-node"])
+@pytest.mark.parametrize("inner", ["", "--aml-dist=pytorch"])
+def test_tasks_per_node_of_an_outer_step_are_no_option_of_an_inner_one(cluster, outer, inner):
+    """srun takes SLURM_NTASKS_PER_NODE, which frameworks need in a task, for its own --ntasks-per-node."""
+    step = f"[ $SLURM_PROCID != 0 ] || srun --overlap -N2 -n8 -O {inner} bash -c 'echo inner ${{SLURM_NTASKS_PER_NODE-unset}}'"
+    done = cluster.run(f"srun -N2 {outer} bash -c {shlex.quote(step)}")
+    assert done.status == 0 and "honor" not in done.err, str(done)
+    assert done.out.count("inner 4" if inner else "inner unset") == 8, str(done)
