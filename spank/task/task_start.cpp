@@ -1,5 +1,6 @@
 #include "spank/task/task_start.hpp"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -47,8 +48,22 @@ Result<EnvironmentPatch> environment_of(const NodeStart& node, const Handle& han
   return task_environment(step, rank, handle.environment());
 }
 
+constexpr const char* propagated_memlock = "SLURM_RLIMIT_MEMLOCK";
+
+/// Registering memory for RDMA needs locked memory, of which a login shell's soft limit, propagated by srun, allows
+/// next to nothing: the task gets its hard limit. Slurm sets the propagated one after this, so that is taken away.
+void raise_locked_memory(EnvironmentPatch& patch, const EnvironmentReader& environment) {
+  if (environment(propagated_memlock)) patch.unset(propagated_memlock);
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  static_cast<void>(::setrlimit(RLIMIT_MEMLOCK, &limit));
+}
+
 Result<void> write_environment(const NodeStart& node, const Handle& handle, std::uint32_t rank) {
   auto patch = environment_of(node, handle, rank);
+  const bool wants_rdma = node.resources.fabric && node.resources.fabric->policy != launch::RdmaPolicy::off;
+  if (patch && wants_rdma) raise_locked_memory(*patch, handle.environment());
   if (patch) step::give_secret(node.resources.secret, handle.environment(), *patch);
   if (auto whole = handle.environment_was_read(); !whole) return whole.error();
   if (!patch) return patch.error();
