@@ -22,9 +22,8 @@
 #include "spank/srun/command_line.hpp"
 #include "spank/srun/launcher.hpp"
 #include "spank/srun/submitter_session.hpp"
-#include "spank/stepd/node_plan.hpp"
+#include "spank/stepd/node_start.hpp"
 #include "spank/stepd/stepd_session.hpp"
-#include "spank/stepd/task_trace.hpp"
 #include "spank/task/task_end.hpp"
 #include "spank/task/task_start.hpp"
 #include "step/messages/launch_record.hpp"
@@ -161,6 +160,7 @@ struct Arguments {
 };
 
 void start_submitter(SubmitterSession& state, const Arguments& arguments) {
+  forget_outer_tasks_per_node();
   state.request.policy = arguments.policy(state.complaints);
 }
 
@@ -220,7 +220,11 @@ void start(spank_t spank, const Arguments& arguments) {
 /// Always 0: an error here would drain the node. It is stored, and task_init reports it.
 int plan_in_slurmstepd(spank_t spank) noexcept {
   return guarded_in<StepdSession>(0, [spank](StepdSession& state) {
-    plan_step(state, Handle(spank));
+    const Handle handle(spank);
+    for (const char* const name : {option_variable, sent_option_variable}) {
+      state.request.take_variable(name, handle.variable(name));
+    }
+    state.node = start_node(state.request, handle);
     return 0;
   });
 }
@@ -228,7 +232,7 @@ int plan_in_slurmstepd(spank_t spank) noexcept {
 int check_in_submitter() noexcept {
   SubmitterSession* const state = submitter();
   return state == nullptr ? 0 : guarded(refused, [state] {
-    state->request.take_variable(own_variable(option_variable));
+    state->take_variables(std::holds_alternative<SrunSession>(session()));
     return refuse_user(check_option(*state));
   });
 }
@@ -308,12 +312,12 @@ int slurm_spank_local_user_init(spank_t spank, int /*argc*/, char** /*argv*/) {
 int slurm_spank_task_init(spank_t spank, int /*argc*/, char** /*argv*/) {
   if (amldist::spank::is_repeated(Callback::task_init)) return 0;
   const int status = amldist::spank::guarded_in<StepdSession>(amldist::spank::refused, [spank](StepdSession& state) {
-    return amldist::spank::start_task(state, Handle(spank)) ? 0 : amldist::spank::refused;
+    return amldist::spank::start_task(state.node, Handle(spank)) ? 0 : amldist::spank::refused;
   });
   if (!amldist::spank::broken() || !amldist::spank::step_is_ours(spank)) return status;
   // The step must not wait for this task, nor srun take its end for the program's.
   const auto* const state = std::get_if<StepdSession>(&amldist::spank::session());
-  if (state != nullptr) state->task_refused.store(true);
+  if (state != nullptr) state->node.task_refused.store(true);
   amldist::spank::tell_step(amldist::spank::out_of_memory);
   return amldist::spank::refused;
 }
@@ -321,8 +325,8 @@ int slurm_spank_task_init(spank_t spank, int /*argc*/, char** /*argv*/) {
 int slurm_spank_task_post_fork(spank_t spank, int /*argc*/, char** /*argv*/) {
   if (amldist::spank::is_repeated(Callback::task_post_fork)) return 0;
   return amldist::spank::guarded_in<StepdSession>(0, [spank](StepdSession& state) {
-    if (state.fallback_server) state.fallback_server->begin();
-    amldist::spank::watch_for_hangs(state, Handle(spank));
+    if (state.node.fallback_server) state.node.fallback_server->begin();
+    if (!state.hang_watchers.watch) state.hang_watchers = amldist::spank::watch_for_hangs(state.node, Handle(spank));
     return 0;
   });
 }

@@ -29,11 +29,17 @@ Result<std::uint32_t> Handle::global_rank(std::uint32_t local_id) const {
   return rank;
 }
 
-std::string Handle::program() const {
+std::vector<std::string> Handle::command() const {
   int count = 0;
   char** words = nullptr;
   const spank_err_t status = spank_get_item(spank_, S_JOB_ARGV, &count, &words);
-  return status == ESPANK_SUCCESS && count > 0 && words != nullptr ? std::string(words[0]) : std::string();
+  if (status != ESPANK_SUCCESS || words == nullptr) return {};
+  return {words, words + std::max(count, 0)};
+}
+
+std::string Handle::program() const {
+  const auto words = command();
+  return words.empty() ? std::string() : words.front();
 }
 
 std::optional<std::string> Handle::variable(std::string_view name) const {

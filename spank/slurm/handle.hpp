@@ -28,7 +28,9 @@ class Handle {
   /// S_JOB_LOCAL_TO_GLOBAL_ID for one local id below the local task count.
   [[nodiscard]] Result<std::uint32_t> global_rank(std::uint32_t local_id) const;
 
-  /// The first word of the task's command, in task_init; empty if not known.
+  /// The command of the step's tasks; empty: not known.
+  [[nodiscard]] std::vector<std::string> command() const;
+  /// Its first word; empty: not known.
   [[nodiscard]] std::string program() const;
 
   /// A variable of the job's (in task_init: the task's) environment; remote contexts only.

@@ -5,22 +5,22 @@
 namespace amldist::spank {
 namespace {
 
-Result<launch::Spec> parse_variable(std::string_view value) {
+Result<launch::Spec> parse_variable(const char* name, std::string_view value) {
   if (launch::is_help(value)) {
     return Error{Errc::invalid_argument,
-                 text::concat({option_variable, "=help: help is for the command line, srun --aml-dist=help"})};
+                 text::concat({name, "=help: help is for the command line, srun --aml-dist=help"})};
   }
   auto spec = launch::parse_spec(value);
-  if (!spec) return Error{spec.error().code, text::concat({option_variable, ": ", spec.error().message})};
+  if (!spec) return Error{spec.error().code, text::concat({name, ": ", spec.error().message})};
   return spec;
 }
 
 }  // namespace
 
-void StepRequest::take_variable(const std::optional<std::string>& value) {
+void StepRequest::take_variable(const char* name, const std::optional<std::string>& value) {
   if (option || !value || value->empty()) return;
-  option = parse_variable(*value);
-  is_from_variable = true;
+  option = parse_variable(name, *value);
+  variable = name;
 }
 
 Result<launch::Spec> StepRequest::spec() const { return option ? *option : Result<launch::Spec>(launch::Spec{}); }

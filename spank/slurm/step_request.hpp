@@ -14,15 +14,21 @@ namespace amldist::spank {
 /// The option for programs that cannot give one, such as slurmrestd's clients: used if neither the command line nor
 /// sbatch or salloc gave the option.
 inline constexpr const char* option_variable = "SLURM_AML_DIST";
+/// The same under a name that is not Slurm's, because some clients (snakemake) remove SLURM_* from the environment of
+/// what they submit. sbatch and salloc set it where an option holds for the whole job; counts where option_variable is
+/// not set.
+inline constexpr const char* job_option_variable = "AMLDIST_OPTION";
+/// How srun hands the value of job_option_variable to the nodes, also under --export=NONE.
+inline constexpr const char* sent_option_variable = "SLURM_AMLDIST_OPTION";
 
 struct StepRequest {
   launch::SitePolicy policy;
   /// The option, parsed when it was given, or its parse error; the last mention wins. nullopt: not given.
   std::optional<Result<launch::Spec>> option;
-  bool is_from_variable = false;  ///< `option` is the value of option_variable
+  const char* variable = nullptr;  ///< whose value `option` is; nullptr: it was given
 
-  /// Uses the value of option_variable if the option was not given; an empty value is ignored.
-  void take_variable(const std::optional<std::string>& value);
+  /// Takes the value of one of the variables above where the option was not given; an empty value counts as unset.
+  void take_variable(const char* name, const std::optional<std::string>& value);
 
   /// The option; kind none when it was not given.
   [[nodiscard]] Result<launch::Spec> spec() const;

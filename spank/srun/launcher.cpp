@@ -11,6 +11,7 @@
 #include "base/text/text.hpp"
 #include "fabric/report/verdict.hpp"
 #include "launch/frameworks/launcher_daemons.hpp"
+#include "launch/frameworks/launchers.hpp"
 #include "launch/frameworks/task_environment.hpp"
 #include "launch/frameworks/verbose.hpp"
 #include "launch/placement/components.hpp"
@@ -166,6 +167,16 @@ void remove_outer_step() {
   for (const auto& change : leftovers.changes()) ::unsetenv(change.name.c_str());
 }
 
+/// For a step whose program is a launcher: its tasks must not be several worlds. Warns where that may be meant.
+Result<void> refuse_several_worlds(const launch::Spec& spec, const launch::TaskMap& map, const Handle& handle) {
+  const auto launcher = launch::find_launcher(std::span<const std::string>(handle.command()));
+  if (!launcher) return {};
+  const auto warning = check_launcher(spec, map, *launcher, own_variable);
+  if (!warning) return warning.error();
+  if (!warning->empty()) tell_user(*warning);
+  return {};
+}
+
 /// Makes PMIx fences wait for every node. By default Slurm's PMIx plugin (22.05 to 26.05) sends fences without data
 /// over a tree, which has no branches where a step has fewer nodes than TreeWidth: each node goes on alone, and Open
 /// MPI's processes get messages before they have left MPI_Init. docs/decisions/0014 has the measurements.
@@ -194,7 +205,7 @@ Result<void> check_option(const SubmitterSession& session) {
         "ask the administrator for 'required'");
   }
   if (spec->verbose) {
-    if (session.request.is_from_variable) tell_user(concat({"the option comes from ", option_variable}));
+    if (session.request.variable != nullptr) tell_user(concat({"the option comes from ", session.request.variable}));
     for (const std::string& complaint : session.complaints) tell_user(complaint);
   }
   return {};
@@ -248,6 +259,7 @@ Result<void> prepare_launch(SrunSession& session, const Handle& handle) {
     }
     return {};
   }
+  if (auto worlds = refuse_several_worlds(*spec, (*launch)->placement.map, handle); !worlds) return worlds;
   return send_record(session, *spec, **launch);
 }
 

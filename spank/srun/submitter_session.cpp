@@ -1,8 +1,10 @@
 #include "spank/srun/submitter_session.hpp"
 
-#include "base/os/environment.hpp"
+#include <cstdlib>
+#include <exception>
 
-#include <unistd.h>
+#include "base/os/environment.hpp"
+#include "launch/frameworks/task_environment.hpp"
 
 namespace amldist::spank {
 
@@ -12,6 +14,26 @@ void SubmitterSession::take_option(std::string_view text) {
   option_is_inherited = is_first && inherited_option() == text;
   request.option = launch::parse_spec(text);
   option_text = text;
+}
+
+void SubmitterSession::take_variables(bool is_srun) {
+  ::unsetenv(sent_option_variable);
+  for (const char* const name : {option_variable, job_option_variable}) {
+    const bool is_open = !request.option;
+    const auto value = own_variable(name);
+    request.take_variable(name, value);
+    if (is_open && request.option) option_text = *value;
+  }
+  if (!request.option || !*request.option || request.policy.disabled) return;
+  if (!is_srun) ::setenv(job_option_variable, option_text.c_str(), 1);
+  else if (request.variable == job_option_variable) ::setenv(sent_option_variable, option_text.c_str(), 1);
+}
+
+void forget_outer_tasks_per_node() noexcept {
+  try {
+    if (launch::has_outer_tasks_per_node(own_variable)) ::unsetenv("SLURM_NTASKS_PER_NODE");
+  } catch (const std::exception&) {  // out of memory: srun warns
+  }
 }
 
 std::optional<std::string> inherited_option() {

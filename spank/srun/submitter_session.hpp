@@ -20,6 +20,10 @@ struct SubmitterSession {
   bool option_is_inherited = false;     ///< that mention came from sbatch or salloc, and may be overruled
   bool mentions_differ = false;         ///< the command line mentions the option with different values
 
+  /// Takes the option from the environment where no mention gave it, and hands on what holds for more than this
+  /// program: sbatch's and salloc's to the job, srun's to the nodes.
+  void take_variables(bool is_srun);
+
   /// Takes a mention of the option. Does not fail: what is wrong with the text is said by check_option(), since Slurm
   /// would add the whole text to a failure here.
   void take_option(std::string_view text);
@@ -30,6 +34,9 @@ struct SrunSession : SubmitterSession {
   bool in_job = false;                 ///< the job was there before this srun, and goes on after its step
   std::unique_ptr<Listener> listener;  ///< receives the nodes' messages; empty: there is none
 };
+
+/// Removes an outer step's SLURM_NTASKS_PER_NODE. In srun, sbatch and salloc, before they read their environment.
+void forget_outer_tasks_per_node() noexcept;
 
 /// The option that sbatch or salloc handed on to this srun, nullopt without one. Slurm passes it in a variable whose
 /// name ends in the plugin's name and the option's.

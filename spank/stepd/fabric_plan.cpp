@@ -80,15 +80,14 @@ std::vector<std::string> helper_words(const FabricPlan& plan) {
 std::vector<std::string> helper_environment(const std::optional<step::SrunLink>& srun, const Handle& handle) {
   char** environment = nullptr;
   if (::spank_get_item(handle.raw(), S_JOB_ENV, &environment) != ESPANK_SUCCESS) environment = nullptr;
-  const std::string report = concat({step::report_variable, "="});
   const std::string host = concat({step::srun_host_variable, "="});
   std::vector<std::string> out;
   for (char** each = environment; each != nullptr && *each != nullptr; ++each) {
     const std::string_view word = *each;
-    if (!word.starts_with(report) && !word.starts_with(host)) out.emplace_back(word);
+    if (!word.starts_with(host)) out.emplace_back(word);
   }
   if (srun) {
-    out.push_back(report + srun->channel.to_string());
+    out.push_back(concat({step::report_variable, "=", srun->channel.to_string()}));
     out.push_back(host + srun->address.to_string());
   }
   return out;

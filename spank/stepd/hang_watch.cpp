@@ -75,8 +75,16 @@ std::string longest_wait(const WatchedNode& node) {
   return std::to_string(longest);
 }
 
-/// What the ranks from the `first` one of this node on wait, each by the first of its recorders that tells: a line for
-/// each datagram. Before them a line with the first rank that an answer has no room for.
+/// Between the parts of a piece: the texts in it have no such character.
+constexpr std::string_view separator = "\x1e";
+
+/// An answer that has room for some of many things: where the next answer has to go on, then a text for each datagram.
+std::string piece(std::size_t next, const std::vector<std::string>& texts) {
+  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  return concat({std::to_string(next), separator, text::join(views, separator)});
+}
+
+/// A piece: what this node's ranks from the `first` one on wait, each by the first of its recorders that tells.
 std::string shares_of(const WatchedNode& node, std::size_t first) {
   constexpr std::size_t room = longest_answer_as_user - step::longest_wait_shares - 64;
   std::vector<std::string> texts;
@@ -93,13 +101,20 @@ std::string shares_of(const WatchedNode& node, std::size_t first) {
       break;
     }
   }
-  const std::vector<std::string_view> lines(texts.begin(), texts.end());
-  return concat({std::to_string(first), "\n", text::join(lines, "\n")});
+  return piece(first, texts);
 }
 
-std::string state_of(const WatchedNode& node, std::uint32_t rank, std::string_view source) {
-  const auto recording = recording_of(node, rank, source);
-  return recording ? step::to_rank_state(*recording, calendar_ns()) : std::string();
+/// A piece: the states of all recorders of this node's ranks, from the `first` recorder on.
+std::string states_of(const WatchedNode& node, std::size_t first) {
+  constexpr std::size_t room = longest_answer_as_user - step::longest_rank_state - 64;
+  std::vector<std::string> texts;
+  for (std::size_t used = 0; first < node.ranks.size() * sources.size() && used < room; ++first) {
+    const auto recording = recording_of(node, node.ranks[first / sources.size()], sources[first % sources.size()]);
+    if (!recording) continue;
+    texts.push_back(step::to_rank_state(*recording, calendar_ns()));
+    used += texts.back().size() + 1;
+  }
+  return piece(first, texts);
 }
 
 /// Recorders of PyTorch come first: behind them is a thread that can tell Python's stacks.
@@ -193,34 +208,23 @@ class WatchThread {
     constexpr std::chrono::seconds between{3};
     if (Clock::now() - shares_sent_ < between) return;
     shares_sent_ = Clock::now();
-    for (std::size_t first = 0; first < node_.ranks.size();) {
-      const auto answer = ask([&] { return shares_of(node_, first); });
-      const auto lines = text::split(answer ? *answer : std::string_view(), '\n');
-      const auto next = text::to_number(lines.front(), node_.ranks.size());
+    send_pieces(step::Subject::shares, shares_of, node_.ranks.size());
+  }
+
+  void send_states() { send_pieces(step::Subject::state, states_of, node_.ranks.size() * sources.size()); }
+
+  /// Sends what a child finds, piece by piece up to `end`; stops where it does not answer in time.
+  void send_pieces(step::Subject subject, std::string (*piece_of)(const WatchedNode&, std::size_t), std::size_t end) {
+    for (std::size_t first = 0; first < end;) {
+      const auto answer = ask([&] { return piece_of(node_, first); });
+      const auto texts = text::split(answer ? *answer : std::string_view(), separator.front());
+      const auto next = text::to_number(texts.front(), end);
       if (!next || *next <= first) return;
       first = *next;
-      for (const std::string_view line : std::span(lines).subspan(1)) {
-        if (!line.empty()) send_to(watcher(), socket_.get(), to_datagram(step::Subject::shares, line, token()));
+      for (const std::string_view each : std::span(texts).subspan(1)) {
+        if (!each.empty()) send_to(watcher(), socket_.get(), to_datagram(subject, each, token()));
       }
     }
-  }
-
-  void send_states() {
-    for (const std::uint32_t rank : node_.ranks) {
-      for (const std::string_view source : sources) {
-        if (!has_file(rank, source)) continue;
-        const auto state = ask([&] { return state_of(node_, rank, source); });
-        if (state && !state->empty())
-          send_to(watcher(), socket_.get(), to_datagram(step::Subject::state, *state, token()));
-      }
-    }
-  }
-
-  /// Whether a file of this name is there, so that no child is started in vain; what it holds only the child reads.
-  [[nodiscard]] bool has_file(std::uint32_t rank, std::string_view source) const {
-    return std::ranges::any_of(node_.roots, [&](const std::string& root) {
-      return ::access(concat({root, "/", node_.step, "/", std::to_string(rank), source, ".trace"}).c_str(), F_OK) == 0;
-    });
   }
 
   void send_stacks(std::string_view ranks) {

@@ -1,336 +1,154 @@
 #include "spank/stepd/node_plan.hpp"
-#include "spank/stepd/task_trace.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
-#include <memory>
-#include <span>
 
-#include "base/net/own_network.hpp"
 #include "base/text/text.hpp"
-#include "launch/frameworks/launcher_daemons.hpp"
-#include "launch/frameworks/verbose.hpp"
 #include "launch/rendezvous/master_address.hpp"
 #include "launch/site/rdma_policy.hpp"
-#include "spank/slurm/slurm_api.hpp"
-#include "spank/slurm/step_reader.hpp"
 #include "spank/stepd/parameter_servers.hpp"
-#include "spank/stepd/stepd_session.hpp"
-#include "step/messages/launch_record.hpp"
-#include "step/messages/step_secret.hpp"
 
 namespace amldist::spank {
 namespace {
 
 using text::concat;
 
-/// The part of the plan that is the same on all nodes of the step, and this node's ranks.
-struct Draft {
-  launch::StepPlan step;
-  std::vector<std::uint32_t> ranks;  ///< empty: only the tasks will know
-  launch::NodeFeatures features;
-};
-
-Result<Draft> draft_plan(const StepdSession& session, const launch::Spec& spec, const NodeItems& items,
-                         const EnvironmentReader& environment, std::vector<std::string>& notes) {
-  auto step = read_step(spec, session.request.policy, items, environment, session.srun);
-  if (!step) return step.error();
-  if (auto counts = check_counts(spec, step->placement.map); !counts) return counts.error();
-  const launch::RendezvousFacts facts{step->address, step->ports, launch::read_job_name(environment, step->job_id),
-                                      items.step_id, step->peers};
-  auto rendezvous = settle(spec, facts, environment, notes);
+Result<launch::StepPlan> plan_step(const NodeFacts& facts, const launch::Spec& spec,
+                                   const EnvironmentReader& environment, std::vector<std::string>& notes) {
+  const StepReading& step = facts.step;
+  if (auto counts = check_counts(spec, step.placement.map); !counts) return counts.error();
+  auto rendezvous = settle(
+      spec,
+      {step.address, step.ports, launch::read_job_name(environment, step.job_id), facts.items.step_id, step.peers},
+      environment, notes);
   if (!rendezvous) return rendezvous.error();
-  return Draft{{spec, std::move(step->placement), std::move(*rendezvous),
-                concat({std::to_string(items.job_id), ".", std::to_string(items.step_id)})},
-               std::move(step->ranks),
-               std::move(step->features)};
+  return launch::StepPlan{spec, step.placement, std::move(*rendezvous),
+                          concat({std::to_string(facts.items.job_id), ".", std::to_string(facts.items.step_id)})};
 }
 
 /// Whether MASTER_ADDR is an address of this node, rank 0's. One that the user set may belong to a server elsewhere.
-bool master_is_ours(const launch::Rendezvous& meet, const std::string& host) {
-  if (meet.address_origin == launch::Origin::computed || meet.address == host) return true;
-  if (meet.address.starts_with(concat({host, "."}))) return true;
+bool master_is_ours(const launch::Rendezvous& meet, const NodePlan& plan, const NodeFacts& facts) {
+  if (meet.address_origin == launch::Origin::computed || meet.address == plan.host) return true;
+  if (meet.address.starts_with(concat({plan.host, "."}))) return true;
   const auto literal = Ipv4::parse(meet.address);
-  return literal && is_own_address(*literal);
+  if (!literal || literal->is_loopback()) return literal.has_value();
+  return std::ranges::find(facts.own_addresses, IpAddress(*literal)) != facts.own_addresses.end();
 }
 
-/// Ports that these ranks will listen on: rank 0's, and for TensorFlow one for each task.
-std::vector<std::uint16_t> ports_of(const launch::StepPlan& plan, std::span<const std::uint32_t> ranks,
-                                    const std::string& host) {
+/// Ports that this node's ranks will listen on: rank 0's, and for TensorFlow one for each task.
+std::vector<std::uint16_t> ports_of(const NodePlan& plan, const NodeFacts& facts) {
+  const launch::Rendezvous& meet = plan.step.rendezvous;
   std::vector<std::uint16_t> ports;
-  for (const std::uint32_t rank : ranks) {
-    const bool listens = rank == 0 ? master_is_ours(plan.rendezvous, host) : plan.spec.kind == launch::Kind::tensorflow;
+  for (const std::uint32_t rank : plan.ranks) {
+    const bool listens =
+        rank == 0 ? master_is_ours(meet, plan, facts) : plan.step.spec.kind == launch::Kind::tensorflow;
     if (!listens) continue;
-    ports.push_back(static_cast<std::uint16_t>(plan.rendezvous.port + plan.placement.map.local_rank_of(rank)));
+    ports.push_back(static_cast<std::uint16_t>(meet.port + plan.step.placement.map.local_rank_of(rank)));
   }
   return ports;
 }
 
-Result<std::vector<launch::PortClaim>> claim_ports(const launch::StepPlan& plan, std::span<const std::uint32_t> ranks,
-                                                   const Handle& handle) {
-  const std::string host = plan.placement.host_of(ranks.front());
-  const std::vector<std::uint16_t> ports = ports_of(plan, ranks, host);
-  std::vector<launch::PortClaim> claims;
-  if (ports.empty()) return claims;
-  const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
-  if (!user) return user.error();
-  if (auto may = launch::may_listen(*user, *std::ranges::min_element(ports), host); !may) return may.error();
-  for (const std::uint16_t port : ports) {
-    auto claim = launch::PortClaim::take(port, host);
-    if (!claim) return claim.error();
-    claims.push_back(std::move(*claim));
-  }
-  return claims;
-}
-
-/// The rank whose node takes srun's place where no srun waits: rank 0; or the first parameter server, which is there
-/// until all of them may end.
-std::uint32_t rank_in_sruns_place(const launch::StepPlan& plan) { return has_servers(plan) ? first_server(plan) : 0; }
-
-/// What the user is told where nobody takes srun's place.
-std::string nobody_stands_in(const launch::StepPlan& plan, std::string_view why) {
-  return concat({"no srun waits for this step, and no node could take its place (", why,
-                 "): the first failure is not reported",
-                 has_servers(plan) ? ", and parameter servers do not end by themselves: end the step when its work is "
-                                     "done, or start it without --async"
-                                   : ""});
-}
-
-/// Where a node in srun's place listens, as every node computes it: with the token that srun sent, at the number of the
-/// TCP port that its rank has for itself.
-Result<step::SrunLink> link_to_sruns_place(const launch::StepPlan& plan, const EnvironmentReader& environment) {
+/// Finds where a node in srun's place listens, as every node computes it: with the token that srun sent, at the number
+/// of the TCP port that its rank has for itself.
+Result<step::SrunLink> find_sruns_place(const launch::StepPlan& plan, const NodeFacts& facts,
+                                        const EnvironmentReader& environment) {
   const auto channel = step::ReportChannel::parse(environment(step::report_variable).value_or(""));
   if (!channel) return Error{Errc::unavailable, "srun sent no token"};
-  const std::uint32_t rank = rank_in_sruns_place(plan);
-  const auto address = slurm_node_address(plan.placement.host_of(rank));
-  if (!address) return address.error();
-  const std::uint32_t port = plan.rendezvous.port + plan.placement.map.local_rank_of(rank);
+  if (!facts.address_in_sruns_place) return facts.address_in_sruns_place.error();
+  const launch::TaskMap& map = plan.placement.map;
+  const std::uint32_t port = plan.rendezvous.port + map.local_rank_of(rank_in_sruns_place(plan.spec, map.size()));
   if (port > std::numeric_limits<std::uint16_t>::max()) return Error{Errc::unavailable, "no port is left for it"};
-  return step::SrunLink{*address, {static_cast<std::uint16_t>(port), channel->token}};
+  return step::SrunLink{*facts.address_in_sruns_place, {static_cast<std::uint16_t>(port), channel->token}};
 }
 
-Result<std::unique_ptr<FallbackServer>> open_fallback_server(const launch::StepPlan& plan, const step::SrunLink& link,
-                                                             const NodeItems& items, const Handle& handle) {
-  const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
-  if (!user) return user.error();
-  const auto group = handle.number(S_JOB_GID, "S_JOB_GID");
-  if (!group) return group.error();
-  const std::string host = plan.placement.host_of(rank_in_sruns_place(plan));
-  if (auto may = launch::may_listen(*user, link.channel.port, host); !may) return may.error();
-  return FallbackServer::open(
-      link.channel.port,
-      {link.channel.token, items.job_id, plan.placement.map.size(), plan.placement.map.nodes(), {*user, *group}});
+/// Where no srun waits for the step: one of its nodes answers the others, if they can find it.
+void plan_sruns_place(NodePlan& plan, const NodeFacts& facts, const EnvironmentReader& environment) {
+  if (facts.has_srun || !plan.is_whole_step || plan.ranks.empty()) return;
+  const std::uint32_t rank = rank_in_sruns_place(plan.step.spec, plan.step.placement.map.size());
+  plan.stands_in = std::ranges::find(plan.ranks, rank) != plan.ranks.end();
+  const auto link = find_sruns_place(plan.step, facts, environment);
+  if (link) plan.sruns_place = *link;
+  else if (plan.stands_in) plan.nobody_stands_in = nobody_stands_in(plan.step, link.error().message);
+  plan.stands_in = plan.stands_in && link;
 }
 
-/// Where no srun waits for the step: one of its nodes answers the others, if they can find it. Returns the line for the
-/// user if this node should and cannot; empty otherwise.
-std::string stand_in_for_srun(StepdSession& session, const Draft& draft, const NodeItems& items, const Handle& handle) {
-  const launch::StepPlan& plan = draft.step;
-  const bool is_whole_step = plan.placement.map.size() == items.tasks;
-  if (session.has_srun || !is_whole_step || draft.ranks.empty()) return {};
-  const bool is_here = std::ranges::find(draft.ranks, rank_in_sruns_place(plan)) != draft.ranks.end();
-  const auto link = link_to_sruns_place(plan, handle.environment());
-  if (!link) return is_here ? nobody_stands_in(plan, link.error().message) : std::string();
-  session.srun = *link;
-  if (!is_here) return {};
-  auto opened = open_fallback_server(plan, *link, items, handle);
-  if (!opened) return nobody_stands_in(plan, opened.error().message);
-  session.fallback_server = std::move(*opened);
-  return {};
+/// For nodes whose own name is loopback (Debian's 127.0.1.1 in /etc/hosts): Gloo would look it up, and is told the
+/// interface.
+void plan_gloo_interface(NodePlan& plan, const NodeFacts& facts, const EnvironmentReader& environment) {
+  if (!facts.own_name_is_loopback || !facts.peer || facts.peer->is_loopback()) return;
+  plan.step.gloo_interface = facts.interface_to_peer;
+  const auto chosen = environment("GLOO_SOCKET_IFNAME");
+  if (!chosen || *chosen == facts.interface_to_peer) return;
+  plan.notes.push_back(
+      concat({"GLOO_SOCKET_IFNAME=", *chosen, " is set by you and is kept, but the interface to the other nodes is ",
+              facts.interface_to_peer}));
 }
 
-/// Tells srun the address of rank 0's node, or that there is none, so that the other nodes stop waiting.
-Result<void> announce_address(const std::optional<step::SrunLink>& srun, const launch::StepPlan& plan,
-                              const Result<Ipv4>& address, const Error& unheard) {
-  if (!srun) return address ? Result<void>(unheard) : address.error();
-  const std::uint64_t token = srun->channel.token;
-  const bool told = tell(*srun, address ? to_datagram(step::Subject::address, plan.rendezvous.address, token)
-                                        : to_datagram(step::MessageType::no_address, token));
-  if (!address) return address.error();
-  return told ? Result<void>() : unheard;
-}
-
-/// Where the site names an interface ("@IFACE"): replaces it by an address. Rank 0's node looks it up and tells srun,
-/// which tells the other nodes.
-Result<void> learn_address(const StepdSession& session, launch::StepPlan& plan, std::span<const std::uint32_t> ranks) {
-  const auto interface = launch::interface_to_ask(plan.rendezvous.address);
-  if (!interface) return {};
-  const Error unheard{Errc::unavailable, concat({"rank 0's node ", plan.placement.master_host(),
-                                                 " could not send the other nodes, over srun, the address of ",
-                                                 "interface ", *interface, ": use master_addr=name, or try again"})};
-  if (!ranks.empty() && ranks.front() == 0) {
-    const auto address = address_of_interface(*interface, session.request.policy.network);
-    if (address) plan.rendezvous.address = address->to_string();
-    if (plan.placement.map.size() == ranks.size()) return address ? Result<void>() : address.error();
-    return announce_address(session.srun, plan, address, unheard);
-  }
-  constexpr int attempts = 100;  // ten seconds: nodes do not come to a step at the same moment
-  auto address = session.srun ? ask(*session.srun, step::MessageType::which_address, step::Subject::address, attempts)
-                              : std::nullopt;
-  if (address && address->empty()) return Error{Errc::unavailable, ""};  // the user reads it from rank 0's node
-  if (!address || !Ipv4::parse(*address)) return unheard;
-  plan.rendezvous.address = std::move(*address);
-  return {};
-}
-
-/// The address of another node of the step; nullopt when Slurm has none.
-std::optional<Ipv4> address_of_a_peer(const launch::Placement& placement, std::uint32_t node) {
-  const std::uint32_t peer = placement.map.node_at(placement.map.node_rank_of(node) == 0 ? 1 : 0);
-  const auto address = slurm_node_address(placement.hosts.at(peer));
-  return address ? std::optional(*address) : std::nullopt;
-}
-
-/// For nodes whose own name is loopback (Debian's 127.0.1.1 in /etc/hosts): such a name must not become MASTER_ADDR,
-/// and Gloo, which would look it up, is told the interface.
-Result<void> handle_loopback_name(launch::StepPlan& plan, std::uint32_t node, const EnvironmentReader& environment,
-                                  std::vector<std::string>& notes) {
-  if (plan.placement.map.nodes() == 1) return {};
-  const auto is_loopback = [](std::string_view name) {
-    const auto address = hosts_file_address(name);
-    return address && address->is_loopback();
-  };
-  const launch::Rendezvous& meet = plan.rendezvous;
-  const bool has_master = plan.placement.map.node_of(0) == node;
-  if (has_master && meet.address_origin == launch::Origin::computed && !Ipv4::parse(meet.address) &&
-      is_loopback(meet.address)) {
-    return Error{Errc::unavailable,
-                 concat({"MASTER_ADDR=", meet.address, " is ", hosts_file_address(meet.address)->to_string(),
-                         " in /etc/hosts on ", plan.placement.hosts.at(node),
-                         ", so the other nodes could not reach it: use master_addr=ip, or correct that file"})};
+/// On rank 0's node: MASTER_ADDR must not be loopback where other nodes have to reach it.
+Result<void> check_master_address(const NodePlan& plan, const NodeFacts& facts) {
+  const launch::Rendezvous& meet = plan.step.rendezvous;
+  const bool is_loopback = facts.address_in_hosts && facts.address_in_hosts->is_loopback();
+  if (meet.address_origin == launch::Origin::computed && is_loopback) {
+    return Error{
+        Errc::unavailable,
+        concat({"MASTER_ADDR=", meet.address, " is ", facts.address_in_hosts->to_string(), " in /etc/hosts on ",
+                plan.host, ", so the other nodes could not reach it: use master_addr=ip, or correct that file"})};
   }
   launch::NetworkView network;
-  network.address_of_node = slurm_node_address;  // no name server: slurmstepd must not wait for one
-  if (auto reached = refuse_loopback(meet, plan.placement, network); has_master && !reached) return reached;
-  if (!is_loopback(own_host_name())) return {};
-  const auto peer = address_of_a_peer(plan.placement, node);
-  if (!peer || peer->is_loopback()) return {};
-  if (auto interface = interface_towards(*peer)) plan.gloo_interface = std::move(*interface);
-  const auto chosen = environment("GLOO_SOCKET_IFNAME");
-  if (has_master && chosen && *chosen != plan.gloo_interface) {
-    notes.push_back(
-        concat({"GLOO_SOCKET_IFNAME=", *chosen, " is set by you and is kept, but the interface to the other nodes is ",
-                plan.gloo_interface}));
-  }
-  return {};
+  network.address_of_node = [&facts](const std::string&) -> Result<Ipv4> {
+    return facts.peer ? Result<Ipv4>(*facts.peer) : Error{Errc::unavailable, ""};
+  };
+  return refuse_loopback(meet, plan.step.placement, network);
 }
 
-/// Removes what srun left in the environment: it may have opened its channel and made a secret before it knew the
-/// partition, and with it whether the step concerns us.
-Result<void> remove_variables_of_srun(const Handle& handle) {
-  EnvironmentPatch patch;
-  for (const char* const name : {step::report_variable, step::launch_record_variable}) {
-    if (handle.variable(name)) patch.unset(name);
-  }
-  step::give_secret({}, handle.environment(), patch);
-  if (auto whole = handle.environment_was_read(); !whole) return whole;
-  return handle.apply(patch);
-}
-
-/// The part of the fabric's verification that is done before the fork; nullopt where nobody wants it.
-std::optional<FabricPlan> plan_verification(const launch::SitePolicy& site, const Draft& draft, std::uint32_t node,
-                                            const Handle& handle) {
-  const std::string partition = handle.variable("SLURM_JOB_PARTITION").value_or("");
-  const launch::Spec& spec = draft.step.spec;
-  const launch::RdmaPolicy rdma = choose_rdma(site, spec, partition, draft.features).policy;
+/// What the step's and the site's policies ask of this node's fabric; nullopt: nothing.
+std::optional<FabricWishes> wishes_for(const NodePlan& plan, const launch::SitePolicy& site,
+                                       const launch::NodeFeatures& features, std::string_view partition) {
+  const launch::Spec& spec = plan.step.spec;
+  const launch::RdmaPolicy rdma = choose_rdma(site, spec, partition, features).policy;
   const launch::RdmaPolicy health = choose_health(site, spec, partition);
   if (rdma == launch::RdmaPolicy::off && health == launch::RdmaPolicy::off) return std::nullopt;
-  const FabricWishes wishes{rdma, health, choose_pairs(site, spec, partition, rdma),
-                            rdma_sku(site, partition, draft.features, node)};
-  return plan_fabric(site, wishes, {node, draft.step.placement}, handle);
-}
-
-/// Until 23.02 Slurm writes the environment of an OCI container (--container) before any plugin of a task runs: the
-/// program would have the image's numbers, or none.
-Result<void> refuse_container_without_environment(const Handle& handle) {
-  constexpr bool containers_get_the_tasks_environment = SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0);
-  if (containers_get_the_tasks_environment || !handle.variable("SLURM_CONTAINER")) return {};
-  return Error{
-      Errc::unavailable,
-      "--container: before 23.02 Slurm gives a container no variable of a plugin, so its tasks would not know their "
-      "ranks: use pyxis, or start the container inside the task"};
-}
-
-/// For a step that gets a kind.
-Result<NodePlan> plan_node(StepdSession& session, const launch::Spec& spec, const Handle& handle) {
-  if (auto heard = refuse_container_without_environment(handle); !heard) return heard.error();
-  const auto items = read_items(handle);
-  if (!items) return items.error();
-  std::vector<std::string> notes;
-  auto draft = draft_plan(session, spec, *items, handle.environment(), notes);
-  if (auto whole = handle.environment_was_read(); !whole) return whole.error();
-  if (!draft) return draft.error();
-  auto& [step, ranks, features] = *draft;
-  std::string unanswered = stand_in_for_srun(session, *draft, *items, handle);
-  if (auto learned = learn_address(session, step, ranks); !learned) return learned.error();
-  // The tasks of a heterogeneous step whose srun does not answer learn their ranks later than this: then nothing is
-  // checked or claimed.
-  const std::uint32_t node = ranks.empty() ? items->node : step.placement.map.node_of(ranks.front());
-  std::vector<launch::PortClaim> claims;
-  if (!ranks.empty()) {
-    if (auto done = handle_loopback_name(step, node, handle.environment(), notes); !done) return done.error();
-    auto claimed = claim_ports(step, ranks, handle);
-    if (!claimed) return claimed.error();
-    claims = std::move(*claimed);
-  }
-  auto fabric = plan_verification(session.request.policy, *draft, node, handle);
-  std::string secret = step::read_secret(handle.environment());
-  if (auto whole = handle.environment_was_read(); !whole) return whole.error();
-  const bool is_whole_step = step.placement.map.size() == items->tasks;
-  std::string host = step.placement.hosts.at(node);
-  return NodePlan{std::move(step),
-                  is_whole_step,
-                  std::move(claims),
-                  std::move(notes),
-                  std::move(fabric),
-                  std::move(secret),
-                  std::move(host),
-                  ranks,
-                  choose_trace(session.request.policy, spec, handle.variable("SLURM_JOB_PARTITION").value_or("")),
-                  find_trace_libraries(session.request.policy.trace_libraries),
-                  session.request.policy.secret == launch::SecretPolicy::require,
-                  std::move(unanswered)};
-}
-
-/// Whether srun, whose settings are whole, gave the step a kind of which this node's settings may not tell.
-bool has_kind_only_in_srun(const StepRequest& request, const Handle& handle) {
-  return !request.settings_are_usable() && !request.option && handle.variable(step::launch_record_variable).has_value();
-}
-
-PlanOutcome plan(StepdSession& session, const Handle& handle) {
-  const auto spec = session.request.spec_in_partition(handle.variable("SLURM_JOB_PARTITION").value_or(""));
-  if (!spec) return spec.error();
-  const bool has_no_kind = spec->kind == launch::Kind::none && !has_kind_only_in_srun(session.request, handle);
-  if (has_no_kind || launch::is_launcher_daemon(handle.program())) {
-    const auto removed = remove_variables_of_srun(handle);
-    return removed ? PlanOutcome(NotConcerned{}) : PlanOutcome(removed.error());
-  }
-  if (handle.variable(step::launch_record_variable) == step::refused_record) return RefusedBySrun{};
-  session.has_srun = handle.variable(step::launch_record_variable) != step::no_srun_record;
-  // Before anything can fail: srun is to hear of a refusal, too.
-  if (session.has_srun) session.srun = step::read_srun_link(handle.environment());
-  session.start = std::chrono::steady_clock::now();
-  if (auto usable = session.request.settings_are_usable(); !usable) {
-    return Error{usable.error().code, concat({"on node ", own_host_name(), " ", usable.error().message})};
-  }
-  auto planned = plan_node(session, *spec, handle);
-  if (planned && !session.has_srun && spec->verbose) {
-    planned->notes.push_back(placement_line(*spec, planned->step.placement, planned->step.rendezvous.address));
-  }
-  return planned ? PlanOutcome(std::move(*planned)) : PlanOutcome(planned.error());
+  return FabricWishes{rdma, health, choose_pairs(site, spec, partition, rdma),
+                      rdma_sku(site, partition, features, plan.node)};
 }
 
 }  // namespace
 
-void plan_step(StepdSession& session, const Handle& handle) {
-  session.request.take_variable(handle.variable(option_variable));
-  if (session.request.policy.disabled) return;
-  if (session.request.is_idle() && !has_kind_only_in_srun(session.request, handle)) return;
-  const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
-  const bool starts_ranks = !step_id || *step_id <= SLURM_MAX_NORMAL_STEP_ID;
-  if (!starts_ranks) return;  // batch, interactive and extern steps
-  session.task_refused = SharedAtomic<bool>::make();
-  session.outcome = plan(session, handle);
+std::string nobody_stands_in(const launch::StepPlan& plan, std::string_view why) {
+  return concat({"no srun waits for this step, and no node could take its place (", why,
+                 "): the first failure is not reported",
+                 has_servers(plan.spec, plan.placement.map.size())
+                     ? ", and parameter servers do not end by themselves: end the step when its work is "
+                       "done, or start it without --async"
+                     : ""});
+}
+
+Result<NodePlan> plan_node(const NodeFacts& facts, const launch::Spec& spec, const launch::SitePolicy& site,
+                           const EnvironmentReader& environment) {
+  std::vector<std::string> notes;
+  auto step = plan_step(facts, spec, environment, notes);
+  if (!step) return step.error();
+  NodePlan plan{.step = std::move(*step), .notes = std::move(notes)};
+  const launch::Placement& placement = plan.step.placement;
+  const std::string partition = environment("SLURM_JOB_PARTITION").value_or("");
+  plan.is_whole_step = placement.map.size() == facts.items.tasks;
+  plan.ranks = facts.step.ranks;
+  plan.node = plan.ranks.empty() ? facts.items.node : placement.map.node_of(plan.ranks.front());
+  plan.host = placement.hosts.at(plan.node);
+  plan.fabric = wishes_for(plan, site, facts.step.features, partition);
+  plan.trace = choose_trace(site, spec, partition);
+  plan.trace_libraries = facts.trace_libraries;
+  plan.requires_secret = site.secret == launch::SecretPolicy::require;
+  plan_sruns_place(plan, facts, environment);
+  // The tasks of a heterogeneous step whose srun does not answer learn their ranks later than this: then nothing is
+  // checked or claimed.
+  if (plan.ranks.empty()) return plan;
+  plan.ports = ports_of(plan, facts);
+  if (placement.map.nodes() == 1) return plan;
+  const auto checked = plan.ranks.front() == 0 ? check_master_address(plan, facts) : Result<void>();
+  if (!checked) return checked.error();
+  plan_gloo_interface(plan, facts, environment);
+  return plan;
 }
 
 }  // namespace amldist::spank

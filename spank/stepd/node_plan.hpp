@@ -1,48 +1,61 @@
-// slurmstepd, before it forks the tasks, as root: what they will get.
+// What this node's tasks will get: computed from facts alone, before slurmstepd forks them.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
+#include "base/net/ip_address.hpp"
+#include "base/os/answer_as_user.hpp"
 #include "base/text/result.hpp"
 #include "launch/frameworks/task_environment.hpp"
-#include "launch/rendezvous/port_claim.hpp"
 #include "launch/site/trace_policy.hpp"
-#include "spank/slurm/handle.hpp"
+#include "spank/slurm/step_reader.hpp"
 #include "spank/stepd/fabric_plan.hpp"
+#include "step/messages/srun_link.hpp"
 
 namespace amldist::spank {
 
-struct StepdSession;
+/// What a node has read before it plans.
+struct NodeFacts {
+  NodeItems items = {};
+  UserRights user = {};
+  StepReading step;
+  bool has_srun = true;                       ///< false: no srun waits for the step
+  std::string trace_libraries = {};           ///< folder of what is loaded into tasks for a trace; empty: not installed
+  std::vector<IpAddress> own_addresses = {};  ///< of this node, by which others reach it
+  bool own_name_is_loopback = false;          ///< in /etc/hosts, as on a stock Debian
+  std::optional<Ipv4> address_in_hosts = {};  ///< of the name that step.address is, in /etc/hosts
+  std::optional<Ipv4> peer = {};              ///< another node's address; nullopt: there is none, or Slurm has none
+  std::string interface_to_peer = {};         ///< empty: not known
+  Result<Ipv4> address_in_sruns_place = Ipv4{};  ///< where no srun waits: of the node that answers in its place
+};
 
-/// What this node's tasks get.
+/// What this node's tasks get, and what slurmstepd has to do for them.
 struct NodePlan {
   launch::StepPlan step;
   bool is_whole_step = true;  ///< false: Slurm gives this slurmstepd only a component of a heterogeneous step
-  std::vector<launch::PortClaim> claims;  ///< ports that this node's ranks will listen on
-  std::vector<std::string> notes;         ///< lines for the user, told by rank 0
-  std::optional<FabricPlan> fabric;       ///< nullopt: nobody wants the fabric verified
-  std::string secret;                     ///< of the step, for its tasks alone; empty: srun sent none
-  std::string host;                       ///< this node's name
-  std::vector<std::uint32_t> ranks;       ///< of this node; empty where they are not known yet
-  launch::TraceChoice trace;              ///< whether the tasks' calls are recorded
-  std::string trace_libraries;            ///< folder of what is loaded into them for it; empty: not installed
-  bool requires_secret = false;           ///< the site wants libamldist to refuse worlds without a secret
-  std::string nobody_stands_in = {};      ///< no srun waits and this node could not take its place: a line for the user
+  std::uint32_t node = 0;     ///< this node's place in the step
+  std::string host = {};      ///< its name
+  std::vector<std::uint32_t> ranks = {};           ///< of this node; empty where only its tasks will know
+  std::vector<std::uint16_t> ports = {};           ///< to claim, because this node's ranks will listen there
+  std::vector<std::string> notes = {};             ///< lines for the user, told by rank 0
+  std::optional<FabricWishes> fabric = {};         ///< nullopt: nobody wants the fabric verified
+  launch::TraceChoice trace = {};                  ///< whether the tasks' calls are recorded
+  std::string trace_libraries = {};                ///< as in the facts
+  bool requires_secret = false;                    ///< the site wants libamldist to refuse worlds without a secret
+  std::optional<step::SrunLink> sruns_place = {};  ///< where a node answers because no srun waits
+  bool stands_in = false;                          ///< that node is this one
+  std::string nobody_stands_in = {};  ///< no srun waits and this node cannot take its place: a line for the user
 };
 
-/// The step does not concern the plugin: its tasks start as they would without the plugin.
-struct NotConcerned {};
-/// srun has refused the step and told the user why: no task starts.
-struct RefusedBySrun {};
+/// The plan of a node of a step that has a kind. Pure. Errors: mismatch, invalid_argument or unavailable, with a
+/// sentence for the user.
+[[nodiscard]] Result<NodePlan> plan_node(const NodeFacts& facts, const launch::Spec& spec,
+                                         const launch::SitePolicy& site, const EnvironmentReader& environment);
 
-/// What planning comes to. An Error: no task starts, and the user is told why; if its message is empty, he has read it.
-using PlanOutcome = std::variant<NotConcerned, RefusedBySrun, Error, NodePlan>;
-
-/// Reads srun's record and the step's facts and makes the plan. The outcome is kept in the session and not returned,
-/// because a callback of slurmstepd that fails before task_init drains the node.
-void plan_step(StepdSession& session, const Handle& handle);
+/// What the user is told where nobody takes srun's place.
+[[nodiscard]] std::string nobody_stands_in(const launch::StepPlan& plan, std::string_view why);
 
 }  // namespace amldist::spank

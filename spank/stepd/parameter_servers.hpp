@@ -3,22 +3,20 @@
 
 #include <cstdint>
 
-#include "launch/frameworks/task_environment.hpp"
 #include "launch/frameworks/tensorflow_roles.hpp"
+#include "launch/option/spec.hpp"
 
 namespace amldist::spank {
 
-/// The roles of a tensorflow step's ranks.
-[[nodiscard]] launch::TensorflowRoles roles_of(const launch::StepPlan& plan);
+/// Whether a step of so many tasks has servers, and somebody else whose end is the end of its work.
+[[nodiscard]] bool has_servers(const launch::Spec& spec, std::uint32_t tasks);
 
-/// Whether the step has servers, and somebody else whose end is the end of its work.
-[[nodiscard]] bool has_servers(const launch::StepPlan& plan);
-
-/// The lowest rank that is a server. Only for a step that has one.
-[[nodiscard]] std::uint32_t first_server(const launch::StepPlan& plan);
+/// The rank whose node takes srun's place where no srun waits: rank 0; or the first parameter server, which is there
+/// until all of them may end.
+[[nodiscard]] std::uint32_t rank_in_sruns_place(const launch::Spec& spec, std::uint32_t tasks);
 
 /// Whether somebody else has to end this task: a server; and beside a chief a worker, which in TensorFlow 2 serves it
 /// and never returns.
-[[nodiscard]] bool needs_task_monitor(const launch::StepPlan& plan, std::uint32_t rank);
+[[nodiscard]] bool needs_task_monitor(const launch::Spec& spec, std::uint32_t tasks, std::uint32_t rank);
 
 }  // namespace amldist::spank

@@ -1,42 +1,25 @@
 // What slurmstepd knows between two callbacks. SPANK calls one after the other: no lock is needed.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <memory>
-#include <optional>
 
-#include "base/os/shared_atomic.hpp"
 #include "spank/slurm/step_request.hpp"
-#include "spank/stepd/fallback_hang_detector.hpp"
-#include "spank/stepd/fallback_server.hpp"
-#include "spank/stepd/hang_watch.hpp"
-#include "spank/stepd/node_plan.hpp"
-#include "step/messages/srun_link.hpp"
+#include "spank/stepd/node_start.hpp"
+#include "spank/stepd/task_trace.hpp"
 
 namespace amldist::spank {
 
-/// Its tasks see a copy, made by the fork; only task_refused is shared with them.
+/// Its tasks see a copy, made by the fork.
 struct StepdSession {
   StepRequest request;
+  NodeStart node;
 
-  PlanOutcome outcome;                          ///< of plan_step()
-  std::optional<step::SrunLink> srun;           ///< the way to who answers for the step; nullopt: nobody does
-  bool has_srun = true;                         ///< false: a node answers in its place (fallback_server.hpp), or nobody
-  std::chrono::steady_clock::time_point start;  ///< when the step came to this node
-  SharedAtomic<bool> task_refused;              ///< a task did not get its environment, and must not start
-
-  std::unique_ptr<FallbackHangDetector> fallback_hang_detector;  ///< of rank 0's node, under hang=
-  std::unique_ptr<HangWatch> hang_watch;                         ///< under hang=, once the tasks are there
-  std::unique_ptr<FallbackServer> fallback_server;               ///< on the node that takes srun's place
+  HangWatchers hang_watchers;  ///< once the tasks are there
   std::uint32_t ended_tasks = 0;
 
   bool step_ended = false;      ///< this node has asked slurmctld to end the step
   bool srun_is_silent = false;  ///< srun did not answer in time: it is not waited for again
   bool recorders_hang = false;  ///< a flight recorder could not be read in time: no other is tried
-
-  /// nullptr where the tasks get no environment.
-  [[nodiscard]] const NodePlan* plan() const noexcept { return std::get_if<NodePlan>(&outcome); }
 };
 
 }  // namespace amldist::spank

@@ -8,7 +8,6 @@
 
 #include "base/text/text.hpp"
 #include "spank/stepd/program_file.hpp"
-#include "spank/stepd/stepd_session.hpp"
 #include "trace/record/record_folder.hpp"
 #include "trace/record/settings.hpp"
 
@@ -151,26 +150,24 @@ std::optional<std::string> unwatched_note(const NodePlan& plan, bool has_srun) {
                  "; its calls are recorded for 'aml-dist trace'"});
 }
 
-void watch_for_hangs(StepdSession& session, const Handle& handle) {
-  const NodePlan* const plan = session.plan();
-  if (plan == nullptr || plan->trace.hang == 0 || !session.has_srun || !session.srun || session.hang_watch ||
-      !plan->is_whole_step)
-    return;
+HangWatchers watch_for_hangs(const NodeStart& node, const Handle& handle) {
+  const NodePlan* const plan = node.plan();
+  if (plan == nullptr || plan->trace.hang == 0 || !node.has_srun || !node.srun || !plan->is_whole_step) return {};
   const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
   const auto group = handle.number(S_JOB_GID, "S_JOB_GID");
-  if (!user || !group || plan->ranks.empty()) return;
+  if (!user || !group || plan->ranks.empty()) return {};
   const std::string given = handle.variable(trace::variable::trace_folder).value_or("");
-  if (plan->ranks.front() == 0)
-    session.fallback_hang_detector = deputy_of(*plan, handle, {*user, *group}, session.srun->channel.token);
-  session.hang_watch = std::make_unique<HangWatch>(
-      WatchedNode{*session.srun,
-                  {*user, *group},
-                  trace::trace_roots(given, *user),
-                  plan->step.step_name,
-                  plan->host,
-                  plan->ranks,
-                  plan->trace.hang,
-                  session.fallback_hang_detector ? session.fallback_hang_detector->port() : std::uint16_t{0}});
+  HangWatchers out;
+  if (plan->ranks.front() == 0) out.fallback = deputy_of(*plan, handle, {*user, *group}, node.srun->channel.token);
+  out.watch = std::make_unique<HangWatch>(WatchedNode{*node.srun,
+                                                      {*user, *group},
+                                                      trace::trace_roots(given, *user),
+                                                      plan->step.step_name,
+                                                      plan->host,
+                                                      plan->ranks,
+                                                      plan->trace.hang,
+                                                      out.fallback ? out.fallback->port() : std::uint16_t{0}});
+  return out;
 }
 
 }  // namespace amldist::spank

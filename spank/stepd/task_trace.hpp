@@ -1,11 +1,14 @@
 // What a task's environment gets so that its calls are recorded.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "base/text/environment.hpp"
-#include "spank/stepd/node_plan.hpp"
+#include "spank/stepd/fallback_hang_detector.hpp"
+#include "spank/stepd/hang_watch.hpp"
+#include "spank/stepd/node_start.hpp"
 
 namespace amldist::spank {
 
@@ -27,9 +30,13 @@ void set_trace(const NodePlan& plan, const std::string& program, const Environme
 /// Why nobody watches for hangs although hang= asks for it; nullopt where somebody does.
 [[nodiscard]] std::optional<std::string> unwatched_note(const NodePlan& plan, bool has_srun);
 
-struct StepdSession;
+/// What watches a step for hangs while its tasks run.
+struct HangWatchers {
+  std::unique_ptr<FallbackHangDetector> fallback;  ///< of rank 0's node
+  std::unique_ptr<HangWatch> watch;
+};
 
-/// slurmstepd, once its tasks are forked: starts the thread that watches this node's ranks, under hang=. Once.
-void watch_for_hangs(StepdSession& session, const Handle& handle);
+/// slurmstepd, once its tasks are forked: starts what watches this node's ranks. Empty without hang=.
+[[nodiscard]] HangWatchers watch_for_hangs(const NodeStart& node, const Handle& handle);
 
 }  // namespace amldist::spank

@@ -1,18 +1,12 @@
 #include "spank/task/task_end.hpp"
 
-#include <fcntl.h>
-#include <linux/openat2.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <ctime>
 #include <exception>
+#include <optional>
+#include <string>
 
 #include "base/os/answer_as_user.hpp"
-#include "base/os/file_descriptor.hpp"
 #include "base/text/text.hpp"
 #include "spank/slurm/slurm_api.hpp"
 #include "spank/stepd/parameter_servers.hpp"
@@ -27,6 +21,17 @@ namespace {
 /// For reading one flight recorder, which takes a few milliseconds.
 constexpr auto recorder_timeout = std::chrono::seconds(2);
 
+/// What Slurm says of a task that has ended.
+struct EndedTask {
+  std::uint32_t wait_status = 0;
+  std::optional<std::uint32_t> rank;  ///< nullopt: not known, or the task got no environment
+  UserRights user;
+  std::string node;
+  std::uint64_t elapsed_ms = 0;  ///< since the step came to this node
+
+  [[nodiscard]] bool failed() const { return step::is_failure(wait_status); }
+};
+
 /// The rank of a task that has ended, from slurmstepd itself. In a heterogeneous step only SLURM_PROCID counts over all
 /// components; Slurm sets it for the ended task (for TaskEpilog) before it calls us.
 std::optional<std::uint32_t> rank_of_ended_task(const NodePlan& plan, const Handle& handle) {
@@ -39,96 +44,91 @@ std::optional<std::uint32_t> rank_of_ended_task(const NodePlan& plan, const Hand
   return procid ? std::optional(static_cast<std::uint32_t>(*procid)) : std::nullopt;
 }
 
-/// What a failed task's flight recorder says that it did last; empty: not known. The recorder lies in a folder of the
-/// user's, so it is read with his rights: he may have put a link, a FIFO or a file system of his own there. Not for
-/// heterogeneous steps, whose recorders are not named after Slurm's step.
-std::string last_call(StepdSession& session, const NodePlan& plan, const Handle& handle, std::uint32_t rank,
-                      std::string_view source = {}) {
+std::optional<EndedTask> read_end(const NodeStart& node, const Handle& handle) {
+  const auto status = handle.number(S_TASK_EXIT_STATUS, "S_TASK_EXIT_STATUS");
   const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
   const auto group = handle.number(S_JOB_GID, "S_JOB_GID");
-  if (session.recorders_hang || !plan.is_whole_step || !user || !group) return {};
+  if (!status || !user || !group) return std::nullopt;
+  const auto elapsed = std::chrono::steady_clock::now() - node.begin;
+  return EndedTask{
+      .wait_status = *status,
+      .rank = node.plan() != nullptr ? rank_of_ended_task(*node.plan(), handle) : std::nullopt,
+      .user = {*user, *group},
+      .node = handle.variable("SLURMD_NODENAME").value_or("unknown"),
+      .elapsed_ms = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(elapsed).count())};
+}
+
+/// Whether what the task's flight recorder says belongs into a report: the task failed; or it ended with status 0 and
+/// may have left the others without MPI_Finalize, which removes its recorder. Not in heterogeneous steps, whose
+/// recorders are not named after Slurm's step.
+bool recorder_counts(const NodePlan& plan, const EndedTask& task) {
+  return plan.is_whole_step && task.rank && (task.failed() || (plan.trace.on && uses_mpi(plan.step.spec)));
+}
+
+/// What the task's flight recorder says that it did last; empty: nothing. The recorder lies in a folder of the user's,
+/// so it is looked up and read with his rights: he may have put a link, a FIFO or a file system of his own there.
+/// nullopt: not in time.
+std::optional<std::string> last_call(const NodePlan& plan, const EndedTask& task) {
   const auto read = [&] {
-    return trace::last_call_of(trace::trace_roots({}, *user), *user, plan.step.step_name, rank, source).value_or("");
+    return trace::last_call_of(trace::trace_roots({}, task.user.user), task.user.user, plan.step.step_name, *task.rank,
+                               task.failed() ? "" : "mpi")
+        .value_or("");
   };
-  const auto answer = answer_as_user({*user, *group}, read, recorder_timeout);
-  session.recorders_hang = !answer;
-  return answer && trace::is_last_call(*answer) ? *answer : std::string();
-}
-
-/// Whether a user's folder, named by its whole path, may hold a file. Root must neither follow a link of his nor wait
-/// for a file system of his, so it enters neither: openat2(2). True where the kernel does not offer that.
-bool may_hold(const std::string& folder, const std::string& file) {
-  const std::size_t above = folder.rfind('/');
-  const FileDescriptor parent(::open(folder.substr(0, above).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!parent) return false;
-  open_how how = {};
-  how.flags = O_PATH | O_CLOEXEC;
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV;
-  const std::string path = text::concat({folder.substr(above + 1), "/", file});
-  const FileDescriptor found(static_cast<int>(::syscall(SYS_openat2, parent.get(), path.c_str(), &how, sizeof how)));
-  return found || errno == ENOSYS || errno == EPERM;
-}
-
-/// Whether a task that ended with status 0 may have left the others without MPI_Finalize, which removes its recorder.
-/// Asked first, because reading as the user takes a millisecond or two for each task.
-bool may_be_unfinished(const NodePlan& plan, const Handle& handle, std::uint32_t rank) {
-  const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
-  if (!plan.trace.on || !uses_mpi(plan.step.spec) || !user) return false;
-  const std::string file = text::concat({plan.step.step_name, "/", std::to_string(rank), ".mpi.trace"});
-  return std::ranges::any_of(trace::trace_roots({}, *user),
-                             [&](const std::string& root) { return may_hold(root, file); });
+  auto answer = answer_as_user(task.user, read, recorder_timeout);
+  if (answer && !trace::is_last_call(*answer)) answer->clear();
+  return answer;
 }
 
 /// What srun is to hear when a task has ended: that it failed, or left the others without MPI_Finalize; or that this
 /// node refused the step, and that the deaths which follow are no failures.
-std::optional<step::FailureReport> report_of_end(StepdSession& session, const Handle& handle) {
-  const auto status = handle.number(S_TASK_EXIT_STATUS, "S_TASK_EXIT_STATUS");
-  if (!status) return std::nullopt;
-  const bool failed = step::is_failure(*status);
+std::optional<step::FailureReport> report_of(const EndedTask& task, const NodePlan* plan, bool refused,
+                                             const std::string& last_call) {
   step::FailureReport report;
-  report.wait_status = *status;
-  report.elapsed_ms = static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - session.start).count());
-  if (session.task_refused.load()) {
-    if (!failed) return std::nullopt;
+  report.wait_status = task.wait_status;
+  report.elapsed_ms = task.elapsed_ms;
+  if (refused) {
     report.kind = step::FailureReport::Kind::refused;
-    report.host = handle.variable("SLURMD_NODENAME").value_or("unknown");
-    return report;
+    report.host = task.node;
+    return task.failed() ? std::optional(report) : std::nullopt;
   }
-  const NodePlan* const plan = session.plan();
-  const auto rank = plan != nullptr ? rank_of_ended_task(*plan, handle) : std::nullopt;
-  if (!rank || (!failed && !may_be_unfinished(*plan, handle, *rank))) return std::nullopt;
-  report.rank = *rank;
-  report.local_rank = plan->step.placement.map.local_rank_of(*rank);
-  report.host = plan->step.placement.host_of(*rank);
-  report.last_call = last_call(session, *plan, handle, *rank, failed ? "" : "mpi");
-  return failed || !report.last_call.empty() ? std::optional(report) : std::nullopt;
+  if (plan == nullptr || !task.rank || (!task.failed() && last_call.empty())) return std::nullopt;
+  report.rank = *task.rank;
+  report.local_rank = plan->step.placement.map.local_rank_of(*task.rank);
+  report.host = plan->step.placement.host_of(*task.rank);
+  report.last_call = last_call;
+  return report;
 }
 
-/// Tells srun, in a parameter-server step, that a chief or worker has ended. A srun that does not answer is not waited
-/// for again, but told all the same: if it was only stopped, the servers' end depends on it.
-void report_worker(StepdSession& session, const Handle& handle) {
-  const NodePlan* const plan = session.plan();
-  if (plan == nullptr || !has_servers(plan->step)) return;
-  const auto rank = rank_of_ended_task(*plan, handle);
-  const auto status = handle.number(S_TASK_EXIT_STATUS, "S_TASK_EXIT_STATUS");
-  if (!rank || !status) return;
-  const launch::TensorflowRoles roles = roles_of(plan->step);
-  const launch::TensorflowRole role = roles.role_of(*rank);
-  if (role != launch::TensorflowRole::chief && role != launch::TensorflowRole::worker) return;
-  const step::WorkerEnd end{role == launch::TensorflowRole::chief, *rank, *status,
-                            roles.count(launch::TensorflowRole::chief), roles.count(launch::TensorflowRole::worker)};
-  const std::string datagram = end.to_datagram(session.srun->channel.token);
-  if (session.srun_is_silent) send_without_reply(*session.srun, datagram);
-  else session.srun_is_silent = !tell(*session.srun, datagram);
+/// What srun is to hear in a parameter-server step of a chief or worker that has ended.
+std::optional<step::WorkerEnd> end_of_worker(const EndedTask& task, const launch::StepPlan& plan) {
+  const std::uint32_t size = plan.placement.map.size();
+  if (!task.rank || !has_servers(plan.spec, size)) return std::nullopt;
+  const launch::TensorflowRoles roles{plan.spec.counts, size};
+  const launch::TensorflowRole role = roles.role_of(*task.rank);
+  if (role != launch::TensorflowRole::chief && role != launch::TensorflowRole::worker) return std::nullopt;
+  return step::WorkerEnd{role == launch::TensorflowRole::chief, *task.rank, task.wait_status,
+                         roles.count(launch::TensorflowRole::chief), roles.count(launch::TensorflowRole::worker)};
 }
 
-/// Without memory srun hears nothing; ending a refused step must not depend on it.
+/// Without memory srun hears nothing; ending a refused step must not depend on it. A srun that does not answer is not
+/// waited for again, but told all the same: if it was only stopped, the servers' end depends on it.
 void tell_srun(StepdSession& session, const Handle& handle) noexcept {
-  if (!session.srun) return;
+  if (!session.node.srun) return;
   try {
-    if (const auto report = report_of_end(session, handle)) send_report(*session.srun, *report);
-    report_worker(session, handle);
+    const step::SrunLink& srun = *session.node.srun;
+    const NodePlan* const plan = session.node.plan();
+    const auto task = read_end(session.node, handle);
+    if (!task) return;
+    const bool refused = session.node.task_refused.load();
+    const bool reads = plan != nullptr && !refused && !session.recorders_hang && recorder_counts(*plan, *task);
+    const auto call = reads ? last_call(*plan, *task) : std::string();
+    session.recorders_hang = session.recorders_hang || !call;
+    if (const auto report = report_of(*task, plan, refused, call.value_or(""))) send_report(srun, *report);
+    const auto end = plan != nullptr ? end_of_worker(*task, plan->step) : std::nullopt;
+    if (!end) return;
+    const std::string datagram = end->to_datagram(srun.channel.token);
+    if (session.srun_is_silent) send_without_reply(srun, datagram);
+    else session.srun_is_silent = !tell(srun, datagram);
   } catch (const std::exception&) {  // out of memory
   }
 }
@@ -137,10 +137,10 @@ void tell_srun(StepdSession& session, const Handle& handle) noexcept {
 
 void finish_task(StepdSession& session, const Handle& handle) {
   tell_srun(session, handle);
-  const NodePlan* const plan = session.plan();
+  const NodePlan* const plan = session.node.plan();
   // Here, because after its tasks slurmstepd has no way to the step's output.
-  if (plan != nullptr && ++session.ended_tasks >= plan->ranks.size()) session.fallback_server.reset();
-  if (!session.task_refused.load() || session.step_ended) return;
+  if (plan != nullptr && ++session.ended_tasks >= plan->ranks.size()) session.node.fallback_server.reset();
+  if (!session.node.task_refused.load() || session.step_ended) return;
   session.step_ended = true;
   const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");
   const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");

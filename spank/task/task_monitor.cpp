@@ -123,12 +123,10 @@ class TaskMonitor {
 
   /// Signals every process of the task, as Slurm does: a shell that waits for its program does not pass a signal on.
   void signal_all(int number) const {
-    if (child_ != nobody) ::kill(child_, number);
     try {
-      for (const pid_t process : descendants()) {
-        if (process != child_) ::kill(process, number);
-      }
-    } catch (const std::exception&) {  // no memory: the program itself has been told
+      signal_descendants(number);
+    } catch (const std::exception&) {                // no memory: the program itself is told
+      if (child_ != nobody) ::kill(child_, number);  // nobody else waits for it
     }
   }
 

@@ -1,5 +1,6 @@
 #include "spank/task/task_start.hpp"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -37,26 +38,38 @@ Result<std::uint32_t> rank_of_task(const NodePlan& plan, const Handle& handle) {
   return rank;
 }
 
-Result<EnvironmentPatch> environment_of(const NodePlan& plan, const std::optional<step::SrunLink>& srun,
-                                        const Handle& handle, std::uint32_t rank) {
-  if (!plan.fabric) return task_environment(plan.step, rank, handle.environment());
-  auto settings = verified_settings(*plan.fabric, srun, handle);
-  if (!settings) return settings.error();
-  launch::StepPlan step = plan.step;
-  step.fabric_settings = std::move(*settings);
+Result<EnvironmentPatch> environment_of(const NodeStart& node, const Handle& handle, std::uint32_t rank) {
+  launch::StepPlan step = node.plan()->step;
+  if (node.resources.fabric) {
+    auto settings = verified_settings(*node.resources.fabric, node.srun, handle);
+    if (!settings) return settings.error();
+    step.fabric_settings = std::move(*settings);
+  }
   return task_environment(step, rank, handle.environment());
 }
 
-Result<void> write_environment(const NodePlan& plan, const std::optional<step::SrunLink>& srun, const Handle& handle,
-                               std::uint32_t rank) {
-  auto patch = environment_of(plan, srun, handle, rank);
-  if (patch) step::give_secret(plan.secret, handle.environment(), *patch);
+constexpr const char* propagated_memlock = "SLURM_RLIMIT_MEMLOCK";
+
+/// Registering memory for RDMA needs locked memory, of which a login shell's soft limit, propagated by srun, allows
+/// next to nothing: the task gets its hard limit. Slurm sets the propagated one after this, so that is taken away.
+void raise_locked_memory(EnvironmentPatch& patch, const EnvironmentReader& environment) {
+  if (environment(propagated_memlock)) patch.unset(propagated_memlock);
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  static_cast<void>(::setrlimit(RLIMIT_MEMLOCK, &limit));
+}
+
+Result<void> write_environment(const NodeStart& node, const Handle& handle, std::uint32_t rank) {
+  auto patch = environment_of(node, handle, rank);
+  const bool wants_rdma = node.resources.fabric && node.resources.fabric->policy != launch::RdmaPolicy::off;
+  if (patch && wants_rdma) raise_locked_memory(*patch, handle.environment());
+  if (patch) step::give_secret(node.resources.secret, handle.environment(), *patch);
   if (auto whole = handle.environment_was_read(); !whole) return whole.error();
   if (!patch) return patch.error();
-  set_trace(plan, handle.program(), handle.environment(), *patch);
+  set_trace(*node.plan(), handle.program(), handle.environment(), *patch);
   patch->unset(step::launch_record_variable);
-  patch->unset(step::report_variable);
-  if (plan.requires_secret) patch->set(launch::variable::secret, "require");
+  if (node.plan()->requires_secret) patch->set(launch::variable::secret, "require");
   return handle.apply(*patch);
 }
 
@@ -79,35 +92,39 @@ Result<void> put_below_monitor(const step::SrunLink& srun, const Handle& handle,
   return handle.apply(patch);
 }
 
-Result<void> prepare_task(const StepdSession& session, const Handle& handle) {
-  if (const auto* const error = std::get_if<Error>(&session.outcome)) return *error;
-  const NodePlan* const plan = session.plan();
+/// The lines that rank 0 tells the user.
+void tell_notes(const NodeStart& node, const Handle& handle) {
+  const NodePlan& plan = *node.plan();
+  for (const std::string& note : plan.notes) tell_step(note);
+  advise(plan.step, handle.environment());
+  if (const auto note = trace_note(plan, handle)) tell_step(*note);
+  if (const auto note = unwatched_note(plan, node.has_srun && node.srun.has_value())) tell_step(*note);
+}
+
+Result<void> prepare_task(const NodeStart& node, const Handle& handle) {
+  if (const auto* const error = std::get_if<Error>(&node.outcome)) return *error;
+  const NodePlan* const plan = node.plan();
   if (plan == nullptr) return {};
   const auto rank = rank_of_task(*plan, handle);
   if (!rank) return rank.error();
-  if (*rank == 0) {
-    for (const std::string& note : plan->notes) tell_step(note);
-    advise(plan->step, handle.environment());
-    if (const auto note = trace_note(*plan, handle)) tell_step(*note);
-    if (const auto note = unwatched_note(*plan, session.has_srun && session.srun.has_value())) tell_step(*note);
-  }
+  if (*rank == 0) tell_notes(node, handle);
   if (!plan->nobody_stands_in.empty() && *rank == plan->ranks.front()) tell_step(plan->nobody_stands_in);
-  if (auto written = write_environment(*plan, session.srun, handle, *rank); !written) return written;
-  if (session.srun && needs_task_monitor(plan->step, *rank)) return put_below_monitor(*session.srun, handle, *rank);
-  return {};
+  if (auto written = write_environment(node, handle, *rank); !written) return written;
+  const bool is_ended = needs_task_monitor(plan->step.spec, plan->step.placement.map.size(), *rank);
+  return node.srun && is_ended ? put_below_monitor(*node.srun, handle, *rank) : Result<void>();
 }
 
 }  // namespace
 
-Result<void> start_task(const StepdSession& session, const Handle& handle) {
+Result<void> start_task(const NodeStart& node, const Handle& handle) {
   // The user knows why, and Slurm would add two lines for each task.
-  if (std::holds_alternative<RefusedBySrun>(session.outcome)) ::_exit(EXIT_FAILURE);
-  auto equipped = prepare_task(session, handle);
-  if (equipped) return equipped;
-  const bool first = !session.task_refused.exchange(true);
-  const std::string& why = equipped.error().message;  // empty: the user has read it
+  if (std::holds_alternative<RefusedBySrun>(node.outcome)) ::_exit(EXIT_FAILURE);
+  auto prepared = prepare_task(node, handle);
+  if (prepared) return prepared;
+  const bool first = !node.task_refused.exchange(true);
+  const std::string& why = prepared.error().message;  // empty: the user has read it
   if (first && !why.empty()) tell_step(why);          // one line per node, not one per task
-  return equipped;
+  return prepared;
 }
 
 }  // namespace amldist::spank

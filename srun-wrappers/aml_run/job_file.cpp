@@ -16,6 +16,7 @@
 #include "aml_run/yaml/yaml_reading.hpp"
 #include "base/text/text.hpp"
 #include "fabric/sku/sku_table.hpp"
+#include "launch/frameworks/launchers.hpp"
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"
 
@@ -347,13 +348,13 @@ class Translator {
   /// A command that starts torchrun or a similar launcher on each node, as Azure ML's "per-node launch" does.
   Result<void> per_node(std::uint32_t processes) {
     const std::string_view line = std::get<ShellLine>(plan_.command).line.text;
-    const auto launcher = launcher_in(line);
-    if (!launcher) return {};
+    const auto launcher = launch::find_launcher(line);
+    if (!launcher || launcher->reach != launch::LauncherReach::node) return {};
     if (processes > 1) {
-      return wrong(
-          find("distribution", "process_count_per_instance"),
-          concat({"process_count_per_instance is ", std::to_string(processes), " and the command starts ", *launcher,
-                  ", which starts the processes of a node itself: leave process_count_per_instance out"}));
+      return wrong(find("distribution", "process_count_per_instance"),
+                   concat({"process_count_per_instance is ", std::to_string(processes), " and the command starts ",
+                           launcher->name,
+                           ", which starts the processes of a node itself: leave process_count_per_instance out"}));
     }
     if (!reads_rank_variables(line)) plan_.option += ",launch=per-node";
     return {};

@@ -89,11 +89,6 @@ Result<Ipv4> address_of_interface(std::string_view name, const std::optional<Ipv
                              ", but the site's interface=", name, " puts MASTER_ADDR there: ask the administrator"})};
 }
 
-bool is_own_address(Ipv4 address) {
-  const auto all = own_interfaces();
-  return all && std::ranges::find(*all, address, &Interface::address) != all->end();
-}
-
 namespace {}  // namespace
 
 Result<Ipv4> source_address_towards(Ipv4 peer) {

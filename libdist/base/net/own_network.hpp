@@ -28,8 +28,6 @@ namespace amldist {
 /// those in `network`. Errors: unavailable.
 [[nodiscard]] Result<Ipv4> address_of_interface(std::string_view name, const std::optional<Ipv4Network>& network);
 
-[[nodiscard]] bool is_own_address(Ipv4 address);
-
 /// The source address that the kernel would use towards `peer`. Errors: unavailable.
 [[nodiscard]] Result<Ipv4> source_address_towards(Ipv4 peer);
 

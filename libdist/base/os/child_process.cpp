@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -14,6 +16,7 @@
 #include <memory>
 
 #include "base/os/environment.hpp"
+#include "base/os/process_tree.hpp"
 #include "base/text/text.hpp"
 
 namespace amldist {
@@ -95,10 +98,23 @@ Result<ChildProcess> ChildProcess::start(const ChildProgram& program) {
                text::concat({"cannot start ", text::quote(program.words.front()), ": ", std::strerror(problem)})};
 }
 
+ChildProcess::ChildProcess(pid_t id) noexcept : id_(id), handle_(open_process(id)) {}
+
 Result<ChildProcess> ChildProcess::fork(const std::function<void()>& work) {
+  // The child waits until it has a handle: a child that has ended may be waited for by somebody else before that.
+  const FileDescriptor go(::eventfd(0, EFD_CLOEXEC));
+  const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) return Error{Errc::internal, text::concat({"fork: ", std::strerror(errno)})};
-  if (child > 0) return ChildProcess(child);
+  if (child > 0) {
+    ChildProcess out(child);
+    static_cast<void>(::eventfd_write(go.get(), 1));
+    return out;
+  }
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a parent that is killed now would leave it waiting
+  eventfd_t number = 0;
+  if (::getppid() == parent) static_cast<void>(::eventfd_read(go.get(), &number));
+  ::prctl(PR_SET_PDEATHSIG, 0);
   try {
     work();
   } catch (...) {
@@ -114,29 +130,43 @@ ChildProcess::~ChildProcess() {
 }
 
 void ChildProcess::kill(int signal) const noexcept {
-  if (id_ != none) static_cast<void>(::kill(id_, signal));
+  if (id_ == none) return;
+  if (handle_) return send_signal(handle_, signal);
+  if (!reap(WNOHANG | WNOWAIT)) static_cast<void>(::kill(id_, signal));
+}
+
+std::optional<int> ChildProcess::reap(int options) const noexcept {
+  const bool by_handle = static_cast<bool>(handle_);
+  constexpr auto process_handle = static_cast<idtype_t>(3);  // P_PIDFD, which glibc has from 2.36 on
+  const idtype_t type = by_handle ? process_handle : P_PID;
+  const auto id = static_cast<id_t>(by_handle ? handle_.get() : id_);
+  siginfo_t end = {};
+  int status = 0;
+  do status = ::waitid(type, id, &end, WEXITED | options);
+  while (status != 0 && errno == EINTR);
+  if (status != 0) return 0;
+  if (end.si_pid == 0) return std::nullopt;
+  return end.si_code == CLD_EXITED ? end.si_status : 128 + end.si_status;
 }
 
 int ChildProcess::wait() noexcept {
   if (id_ == none) return status_;
-  int status = 0;
-  while (::waitpid(id_, &status, 0) < 0 && errno == EINTR) continue;
+  status_ = reap(0).value_or(0);
   id_ = none;
-  return status_ = shell_status(status);
+  return status_;
 }
 
 std::optional<int> ChildProcess::wait_until(Clock::time_point deadline) noexcept {
   constexpr timespec pause = {0, 1'000'000};
   while (id_ != none) {
-    int status = 0;
-    const pid_t ended = ::waitpid(id_, &status, WNOHANG);
-    if (ended == id_ || (ended < 0 && errno == ECHILD)) {
+    if (const auto status = reap(WNOHANG)) {
       id_ = none;
-      status_ = shell_status(status);
-      break;
+      status_ = *status;
+    } else if (Clock::now() >= deadline) {
+      return std::nullopt;
+    } else {
+      static_cast<void>(::nanosleep(&pause, nullptr));
     }
-    if (Clock::now() >= deadline) return std::nullopt;
-    static_cast<void>(::nanosleep(&pause, nullptr));
   }
   return status_;
 }

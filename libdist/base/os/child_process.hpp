@@ -43,9 +43,11 @@ class ChildProcess {
   /// of them may hold. Errors: internal (no process).
   [[nodiscard]] static Result<ChildProcess> fork(const std::function<void()>& work);
 
-  ChildProcess(ChildProcess&& other) noexcept : id_(std::exchange(other.id_, none)), status_(other.status_) {}
+  ChildProcess(ChildProcess&& other) noexcept
+      : id_(std::exchange(other.id_, none)), handle_(std::move(other.handle_)), status_(other.status_) {}
   ChildProcess& operator=(ChildProcess&& other) noexcept {
     std::swap(id_, other.id_);
+    std::swap(handle_, other.handle_);
     std::swap(status_, other.status_);
     return *this;
   }
@@ -54,7 +56,8 @@ class ChildProcess {
   /// Waits at most 100 ms for a killed child; one in an uninterruptible call is left to the process that inherits it.
   ~ChildProcess();
 
-  /// Sends a signal to a child that has not been waited for.
+  /// Sends a signal to a child that was not waited for, and to no other process: not even where somebody else in this
+  /// process has waited for it and its number is in use again (slurmstepd waits for every child that it finds).
   void kill(int signal) const noexcept;
 
   /// Waits until it has ended. Returns its shell_status(); calling it again returns the same.
@@ -66,10 +69,14 @@ class ChildProcess {
 
  private:
   static constexpr pid_t none = -1;
-  explicit ChildProcess(pid_t id) noexcept : id_(id) {}
+  explicit ChildProcess(pid_t id) noexcept;
+  /// The shell_status() of a child that has ended, with waitid(2)'s options; nullopt: it runs. 0 for a child for which
+  /// somebody else has waited.
+  [[nodiscard]] std::optional<int> reap(int options) const noexcept;
 
   pid_t id_;
-  int status_ = 0;  ///< valid once the child has been waited for
+  FileDescriptor handle_;  ///< a pidfd; empty before Linux 5.4
+  int status_ = 0;         ///< valid once the child has been waited for
 };
 
 /// Becomes the program; returns only on failure. Errors: not_found (no such program), unavailable (not executable).

@@ -1,9 +1,11 @@
 #include "base/os/process_tree.hpp"
 
 #include <dirent.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -14,6 +16,10 @@
 
 namespace amldist {
 namespace {
+
+// The same on all machines; older headers do not have them.
+constexpr long pidfd_send_signal = 424;
+constexpr long pidfd_open = 434;
 
 struct Process {
   pid_t id;
@@ -44,6 +50,26 @@ std::optional<pid_t> parent_in_stat(std::string_view stat) {
   if (fields.size() <= parent_field) return std::nullopt;
   const auto parent = text::to_number(fields[parent_field], std::numeric_limits<pid_t>::max());
   return parent ? std::optional(static_cast<pid_t>(*parent)) : std::nullopt;
+}
+
+FileDescriptor open_process(pid_t id) noexcept {
+  return FileDescriptor(static_cast<int>(::syscall(pidfd_open, id, 0)));  // closed on exec by itself
+}
+
+void send_signal(const FileDescriptor& handle, int signal) noexcept {
+  static_cast<void>(::syscall(pidfd_send_signal, handle.get(), signal, nullptr, 0));
+}
+
+void signal_descendants(int signal) {
+  std::vector<std::pair<pid_t, FileDescriptor>> family;
+  for (const pid_t id : descendants()) family.emplace_back(id, open_process(id));
+  // Whose number belonged to a descendant after it got its handle, is one, or has ended.
+  const std::vector<pid_t> still = descendants();
+  for (const auto& [id, handle] : family) {
+    if (std::ranges::find(still, id) == still.end()) continue;
+    if (handle) send_signal(handle, signal);
+    else static_cast<void>(::kill(id, signal));
+  }
 }
 
 std::vector<pid_t> descendants() {

@@ -1,6 +1,10 @@
 #include "base/os/child_process.hpp"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <csignal>
+#include <fstream>
 #include <stdexcept>
 
 #include "base/os/whole_file.hpp"
@@ -132,6 +136,35 @@ TEST(ChildProcess, CanBeACopyOfThisProcess) {
   auto broken = ChildProcess::fork([] { throw std::runtime_error("no memory"); });
   ASSERT_TRUE(broken);
   EXPECT_EQ(broken->wait(), 1);
+}
+
+/// A process with this number, which must be free. The kernel lets root choose it.
+pid_t fork_as(pid_t id) {
+  std::ofstream("/proc/sys/kernel/ns_last_pid") << id - 1;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (;;) ::pause();
+  }
+  return child;
+}
+
+/// slurmstepd waits for every child that it finds, ours too, and the number may then be anybody's.
+TEST(ChildProcess, NoOtherProcessWithItsNumberIsSignalled) {
+  auto child = ChildProcess::fork([] {});
+  ASSERT_TRUE(child);
+  const pid_t id = ::waitpid(-1, nullptr, 0);
+  pid_t other = -1;
+  for (int attempt = 0; attempt < 20 && other != id; ++attempt) {
+    if (other > 0 && ::kill(other, SIGKILL) == 0) ::waitpid(other, nullptr, 0);
+    other = fork_as(id);
+  }
+  child->kill(SIGKILL);
+  { const ChildProcess goes = std::move(*child); }
+  int status = 0;
+  EXPECT_EQ(::waitpid(other, &status, WNOHANG), 0) << "it was killed, or taken for the child";
+  ::kill(other, SIGKILL);
+  ::waitpid(other, &status, 0);
+  if (other != id) GTEST_SKIP() << "no number can be chosen here (/proc/sys/kernel/ns_last_pid)";
 }
 
 TEST(ReadUntilEnd, HasADeadlineAndALimit) {

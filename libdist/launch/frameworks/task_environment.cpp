@@ -256,6 +256,12 @@ EnvironmentPatch without_outer_step(const EnvironmentReader& environment) {
   return patch;
 }
 
+bool has_outer_tasks_per_node(const EnvironmentReader& environment) {
+  // A launcher, which has no LOCAL_WORLD_SIZE, is its node's only task.
+  return environment(stamp_variable) &&
+         environment("SLURM_NTASKS_PER_NODE") == environment("LOCAL_WORLD_SIZE").value_or("1");
+}
+
 Result<EnvironmentPatch> task_environment(const StepPlan& plan, std::uint32_t rank,
                                           const EnvironmentReader& inherited) {
   const Translator translate = translator_for(plan.spec.kind);

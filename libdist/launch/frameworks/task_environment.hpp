@@ -39,6 +39,10 @@ struct StepPlan {
 /// Empty without an outer step's stamp.
 [[nodiscard]] EnvironmentPatch without_outer_step(const EnvironmentReader& environment);
 
+/// Whether SLURM_NTASKS_PER_NODE is what an outer aml-dist step set for its tasks. To srun it would be an option that
+/// does not fit the step which it starts.
+[[nodiscard]] bool has_outer_tasks_per_node(const EnvironmentReader& environment);
+
 /// Names of the variables, of all kinds, that identify a task and its peers.
 [[nodiscard]] std::span<const std::string_view> task_variables() noexcept;
 

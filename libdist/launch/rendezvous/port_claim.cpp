@@ -1,5 +1,6 @@
 #include "launch/rendezvous/port_claim.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/file.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <memory>
 #include <string_view>
 
 #include "base/os/whole_file.hpp"
@@ -68,6 +70,15 @@ Error taken(std::uint16_t port, const std::string& host, std::string_view by) {
 }
 
 }  // namespace
+
+void remove_stale_leases(const std::string& folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), &::closedir);
+  while (const dirent* const entry = open ? ::readdir(open.get()) : nullptr) {
+    const std::string path = concat({folder, "/", entry->d_name});
+    FileDescriptor lock;
+    if (entry->d_name[0] != '.' && lock_file(path, lock) == Locked::ours) static_cast<void>(::unlink(path.c_str()));
+  }
+}
 
 bool port_is_free(std::uint16_t port) noexcept {
   sockaddr_in four = {};

@@ -42,6 +42,9 @@ class PortClaim {
   pid_t holder_ = ::getpid();
 };
 
+/// Removes the lease files that nobody holds: a slurmstepd that was killed leaves its own.
+void remove_stale_leases(const std::string& folder = lease_folder);
+
 /// Whether a server could listen on the port now, on all addresses of this machine. TIME_WAIT counts as free.
 [[nodiscard]] bool port_is_free(std::uint16_t port) noexcept;
 

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "support.hpp"
 
@@ -93,6 +94,16 @@ TEST_F(PortClaims, ALeaseEndsWithItsHolderHoweverItDies) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFSIGNALED(status));
   EXPECT_TRUE(PortClaim::take(port, "n1", folder_));
+}
+
+TEST_F(PortClaims, OnlyLeasesThatNobodyHoldsAreStale) {
+  const auto held = PortClaim::take(free_port(), "n1", folder_);
+  std::ofstream(folder_ + "/1234.5");
+  EXPECT_EQ(files(), 2U);
+  remove_stale_leases(folder_);
+  EXPECT_EQ(files(), 1U);
+  EXPECT_TRUE(std::filesystem::exists(folder_)) << "held is " << held.ok();
+  remove_stale_leases(folder_ + "/no/such");
 }
 
 TEST_F(PortClaims, WithoutAFolderThePortIsStillTried) {

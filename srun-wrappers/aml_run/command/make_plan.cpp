@@ -8,6 +8,7 @@
 #include "aml_run/job_shape.hpp"
 #include "aml_run/launch_style.hpp"
 #include "base/text/text.hpp"
+#include "launch/frameworks/launchers.hpp"
 #include "launch/option/spec.hpp"
 #include "shared/allocation.hpp"
 #include "shared/shell.hpp"
@@ -38,7 +39,9 @@ Plan plan_command(const CommandLine& line) {
   plan.command = Program{line.words, line.expand};
   // As in a job file: a launcher is started once on each node, unless it asks for a rank or the user has chosen.
   const bool reads_rank = std::ranges::any_of(line.words, reads_rank_variables);
-  if (plan.option == "pytorch" && launcher_in(line.words) && !reads_rank) plan.option += ",launch=per-node";
+  const auto launcher = launch::find_launcher(std::span<const std::string>(line.words));
+  const bool is_per_node = launcher && launcher->reach == launch::LauncherReach::node;
+  if (plan.option == "pytorch" && is_per_node && !reads_rank) plan.option += ",launch=per-node";
   return plan;
 }
 

@@ -186,15 +186,16 @@ static int run_task(struct task* task, struct plugin* plugin, struct place place
   CHECK(ended, "the task's process ends with wait status %#x", (unsigned)status);
   task->status = !ended ? LOST_TASK : as_wanted ? 0 : -1;
   task->wait_status = status;
-  environment_copy(&task->before, place.environment);
-  environment_add_task(&task->before, place.step, place.node, (uint32_t)place.local);
   return status;
 }
 
-static void run_tasks(struct node* node, struct plugin* plugin, struct place place) {
+/* `sent` is the job's environment before the plugin has seen it. */
+static void run_tasks(struct node* node, struct plugin* plugin, struct place place, const struct environment* sent) {
   int status[MOST_LOCAL_TASKS];
   for (uint32_t local = 0; local < node->tasks; ++local) {
     place.local = (int)local;
+    environment_copy(&node->task[local].before, sent);
+    environment_add_task(&node->task[local].before, place.step, place.node, local);
     status[local] = run_task(&node->task[local], plugin, place);
   }
   for (uint32_t local = 0; local < node->tasks; ++local) {
@@ -285,9 +286,12 @@ void drive_node(struct node* node, const struct step* step, uint32_t index, cons
   struct place place = {step, index, -1, &environment, 0};
   never_drain(plugin, HOOK_INIT, place);
   take_remote_options(plugin, &environment, option);
+  struct environment given = {0};
+  environment_copy(&given, &environment);
   never_drain(plugin, HOOK_INIT_POST_OPT, place);
   never_drain(plugin, HOOK_USER_INIT, place);
-  run_tasks(node, plugin, place);
+  run_tasks(node, plugin, place, &given);
+  environment_clear(&given);
   node->leases = machine_leases();
   never_drain(plugin, HOOK_EXIT, place);
   plugin_unload(plugin);

@@ -115,6 +115,15 @@ def test_without_any_device_require_fails_and_prefer_falls_back(cluster):
     done = cluster.run("srun -N2 -n2 --aml-dist=pytorch,rdma=prefer bash -c 'echo $NCCL_IB_DISABLE'")
     assert done.status == 0 and done.out.split() == ["1", "1"] and len(done.own_lines()) == 1, str(done)
 
+@pytest.mark.parametrize("policy", ["prefer", "off"])
+def test_a_login_shells_limit_of_locked_memory_does_not_reach_tasks_that_want_rdma(cluster, policy):
+    """Each registration would fail of it, though slurmd's own limit, which the node was judged by, is high enough."""
+    done = cluster.run(f"ulimit -S -l 64; srun --propagate=MEMLOCK -N2 -n4 -O --aml-dist=pytorch,rdma={policy} bash -c "
+                       "'echo limits $(ulimit -Sl) $(ulimit -Hl)'", user="alice")
+    limits = [line.split()[1:] for line in done.out.splitlines() if line.startswith("limits ")]
+    assert done.status == 0 and len(limits) == 4 and len({hard for _, hard in limits}) == 1 and limits[0][1] != "64", str(done)
+    assert all(soft == (hard if policy == "prefer" else "64") for soft, hard in limits), str(done)
+
 
 def test_the_task_part_judges_in_the_users_context(cluster, fabric):
     """root may open and lock what alice may not."""

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from cluster import PROBE
+from cluster import PROBE, read_reports
 from oracle import check_pytorch, own_names
 from test_citizens import plugin_arguments
 
@@ -110,3 +110,37 @@ def test_a_job_through_slurmrestd(cluster, workdir):
                        "while squeue -h -u alice | grep -q .; do sleep 0.2; done; kill %1; wait", user="alice", timeout=40)
     assert json.loads(done.out[done.out.index("{"):done.out.rindex("}") + 1])["errors"] == [], str(done)
     assert sorted((workdir / "out").read_text().splitlines()) == [f"rank {rank} of 4" for rank in range(4)], str(done)
+
+
+SECOND = "AMLDIST_OPTION"
+DROP = "for name in $(compgen -v SLURM_) $(compgen -v SLURMD_); do unset $name; done\n"  # as snakemake does
+LEFT = {SECOND, "SLURM_AMLDIST_OPTION"}
+
+
+@pytest.mark.parametrize("submit", ["--aml-dist=pytorch", "--export=ALL,SLURM_AML_DIST=pytorch"])
+def test_a_jobs_option_reaches_what_a_client_submits_that_drops_slurms_variables(cluster, workdir, submit):
+    (workdir / "inner.sh").write_text(f"#!/bin/bash\nsrun {PROBE}\n")
+    (workdir / "job.sh").write_text(f"#!/bin/bash\n{DROP}srun -N2 -n4 {PROBE} >{workdir}/srun.out\n"
+                                    f"sbatch --wait -N2 -n4 -o {workdir}/sbatch.out {workdir}/inner.sh\n")
+    environment = {VARIABLE: "pytorch"} if "=ALL" in submit else {}
+    done, out = cluster.job_output(f"-n1 {submit.partition(',')[0]} {workdir}/job.sh", workdir, env=environment)
+    assert done.status == 0, str(done) + out
+    for each in ("srun", "sbatch"):
+        tasks = read_reports((workdir / f"{each}.out").read_text())
+        check_pytorch(tasks)
+        assert not any(LEFT & set(task.env) for task in tasks), "what a task starts has no option"
+
+
+def test_the_second_name_has_the_rules_of_the_first(cluster):
+    check_pytorch(cluster.tasks("-N2 -n4", env={SECOND: "pytorch"}))
+    tasks = cluster.tasks("-N2 -n4 --export=NONE", env={SECOND: "pytorch"})
+    check_pytorch(tasks)
+    assert not any(LEFT & set(task.env) for task in tasks)
+    assert "TF_CONFIG" in cluster.tasks("-N2 -n2 --aml-dist=tensorflow", env={SECOND: "pytorch"})[0].env
+    assert "JAX_COORDINATOR_ADDRESS" in cluster.tasks("-N2 -n2", env={SECOND: "pytorch", VARIABLE: "jax"})[0].env
+    for step, value in (("--aml-dist=none", "pytorch"), ("", "none"), ("", "")):
+        for task in cluster.tasks(f"-N2 -n2 {step}", env={SECOND: value}):
+            assert own_names(task) - ({SECOND} if value == "" else set()) == set()
+    for program in ("srun", "sbatch --wrap"):
+        done = cluster.run(f"{program} true", env={SECOND: "pytroch"})
+        assert done.status == 1 and len(done.own_lines()) == 1 and SECOND in done.own_lines()[0], str(done)

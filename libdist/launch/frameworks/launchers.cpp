@@ -1,0 +1,291 @@
+#include "launch/frameworks/launchers.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "base/text/shell_commands.hpp"
+#include "base/text/text.hpp"
+
+namespace amldist::launch {
+namespace {
+
+using text::concat;
+using Words = std::span<const std::string>;
+
+/// Flags are lists of names without dashes in front, and with '-' where a user may write '_'.
+struct Launcher {
+  std::string_view name;     ///< as users write it
+  std::string_view program;  ///< or module of Python, "torch.distributed.run"
+  std::string_view subcommand;
+  LauncherReach reach;
+  std::string_view processes;  ///< flags for how many it starts
+  std::string_view nodes;
+  std::string_view node_rank;
+};
+
+// Sources: torch 2.15 run.py; accelerate 1.15 launch.py; lightning 2.5 fabric/cli.py; composer 0.30 cli/launcher.py;
+// DeepSpeed 0.18 launcher/runner.py; colossalai 0.5 cli/launcher; horovod 0.28 runner/launch.py; mpirun(1) of Open MPI,
+// MPICH, MVAPICH.
+constexpr auto its_node = LauncherReach::node;
+constexpr auto all_nodes = LauncherReach::world;
+constexpr std::array<Launcher, 21> launcher_table = {{
+    {"torchrun", "torchrun", "", its_node, "nproc-per-node", "nnodes", "node-rank"},
+    {"torch.distributed.run", "torch.distributed.run", "", its_node, "nproc-per-node", "nnodes", "node-rank"},
+    {"torch.distributed.launch", "torch.distributed.launch", "", its_node, "nproc-per-node", "nnodes", "node-rank"},
+    {"accelerate launch", "accelerate", "launch", its_node, "num-processes", "num-machines", "machine-rank"},
+    {"accelerate launch", "accelerate.commands.launch", "", its_node, "num-processes", "num-machines", "machine-rank"},
+    {"fabric run", "fabric", "run", its_node, "devices", "num-nodes", "node-rank"},
+    {"lightning run", "lightning", "run", its_node, "devices", "num-nodes", "node-rank"},
+    {"composer", "composer", "", its_node, "nproc n", "world-size", "node-rank"},
+    {"composer", "composer.cli.launcher", "", its_node, "nproc n", "world-size", "node-rank"},
+    {"deepspeed", "deepspeed", "", all_nodes, "num-gpus", "num-nodes", "node-rank"},
+    {"deepspeed", "deepspeed.launcher.runner", "", all_nodes, "num-gpus", "num-nodes", "node-rank"},
+    {"colossalai run", "colossalai", "run", all_nodes, "nproc-per-node", "num-nodes", ""},
+    {"horovodrun", "horovodrun", "", all_nodes, "np num-proc", "", ""},
+    {"horovodrun", "horovod.runner", "", all_nodes, "np num-proc", "", ""},
+    {"mpirun", "mpirun", "", all_nodes, "np n c", "", ""},
+    {"mpiexec", "mpiexec", "", all_nodes, "np n c", "", ""},
+    {"mpiexec", "mpiexec.hydra", "", all_nodes, "np n", "", ""},
+    {"mpiexec", "mpiexec.openmpi", "", all_nodes, "np n c", "", ""},
+    {"mpirun", "mpirun.openmpi", "", all_nodes, "np n c", "", ""},
+    {"mpirun_rsh", "mpirun_rsh", "", all_nodes, "np n", "", ""},
+    {"orterun", "orterun", "", all_nodes, "np n c", "", ""},
+}};
+
+/// Programs that start the command behind them.
+struct Front {
+  std::string_view program;
+  std::string_view subcommands;  ///< one of which they need for that; empty: none
+  std::string_view with_value;   ///< options whose value is the next word
+  bool has_operand = false;      ///< one word before the command, such as an image
+};
+
+constexpr std::array<Front, 43> fronts = {{
+    {"env", "", "-u --unset -C --chdir"},
+    {"nsys", "profile launch", "-o -t -s -w -f -c -y -d -b -e -x -p -q"},
+    {"ncu", "", "-o -k -c -s --set --target-processes"},
+    {"rocprof", "", "-o -i"},
+    {"numactl", "", "-N -m -C -i -p"},
+    {"uv", "run", "--with --python -p --extra --group --project --directory --env-file --with-requirements"},
+    {"conda", "run", "-n -p --name --prefix --cwd"},
+    {"mamba", "run", "-n -p --name --prefix --cwd"},
+    {"micromamba", "run", "-n -p --name --prefix --cwd"},
+    {"poetry", "run", "-C -P"},
+    {"pipenv", "run", ""},
+    {"pixi", "run", "-e --environment --manifest-path"},
+    {"apptainer", "exec", "-B --bind --env --pwd -H --home", true},
+    {"singularity", "exec", "-B --bind --env --pwd -H --home", true},
+    {"taskset", "", "-c --cpu-list"},
+    {"timeout", "", "-k -s --signal --kill-after"},
+    {"nice", "", "-n"},
+    {"ionice", "", "-c -n"},
+    {"chrt", "", ""},
+    {"stdbuf", "", "-i -o -e"},
+    {"sudo", "", "-u -g"},
+    {"strace", "", "-o -e -s -E"},
+    {"perf", "record stat", "-o -e -F"},
+    {"py-spy", "record", "-o -r -f -d"},
+    {"gdb", "", "-ex"},
+    {"catchsegv", "", ""},
+    {"xvfb-run", "", "-n -s"},
+    {"setsid", "", ""},
+    {"unbuffer", "", ""},
+    {"exec", "", "-a"},
+    {"time", "", "-f -o"},
+    {"nohup", "", ""},
+    {"command", "", ""},
+    {"if", "", ""},
+    {"then", "", ""},
+    {"else", "", ""},
+    {"elif", "", ""},
+    {"do", "", ""},
+    {"while", "", ""},
+    {"until", "", ""},
+    {"!", "", ""},
+    {"{", "", ""},
+    {"eval", "", ""},
+}};
+
+bool has_word(std::string_view list, std::string_view word) {
+  const auto words = text::split(list, ' ');
+  return !word.empty() && std::ranges::find(words, word) != words.end();
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+bool is_assignment(std::string_view word) {
+  const auto equals = word.find('=');
+  if (equals == std::string_view::npos || equals == 0 || is_digit(word.front())) return false;
+  return std::ranges::all_of(word.substr(0, equals), [](char c) {
+    return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+  });
+}
+
+/// Behind the options, of which some take the next word as their value.
+Words behind_options(Words words, std::string_view with_value) {
+  while (!words.empty() && words.front().starts_with('-')) {
+    const bool is_end = words.front() == "--";
+    const std::size_t length = has_word(with_value, words.front()) ? 2 : 1;
+    words = words.subspan(std::min(length, words.size()));
+    if (is_end) break;
+  }
+  return words;
+}
+
+/// The command that a front starts; empty: none.
+Words behind(const Front& front, Words words) {
+  words = words.subspan(1);
+  if (!front.subcommands.empty()) {
+    words = behind_options(words, front.with_value);
+    if (words.empty() || !has_word(front.subcommands, words.front())) return {};
+    words = words.subspan(1);
+  }
+  words = behind_options(words, front.with_value);
+  if (front.has_operand && !words.empty()) words = words.subspan(1);
+  while (!words.empty() && !words.front().empty() && is_digit(words.front().front())) words = words.subspan(1);
+  return words;
+}
+
+/// A flag's name as in the table; empty for another word.
+std::string flag_name(std::string_view word) {
+  if (!word.starts_with('-')) return {};
+  word.remove_prefix(word.starts_with("--") ? 2 : 1);
+  std::string name(word.substr(0, word.find('=')));
+  std::ranges::replace(name, '_', '-');
+  return name;
+}
+
+/// Reads a launcher's own flags, which end where the user's program begins.
+LauncherCommand read_flags(const Launcher& launcher, Words words) {
+  LauncherCommand out{.name = launcher.name, .reach = launcher.reach};
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word.ends_with(".py") || word == "-m" || word == "--module" || word == "--") break;
+    const std::string name = flag_name(word);
+    const auto equals = word.find('=');
+    const std::string next = i + 1 < words.size() ? words[i + 1] : std::string();
+    const std::string value = equals != std::string::npos ? word.substr(equals + 1) : next;
+    if (has_word(launcher.processes, name)) out.processes = value;
+    else if (has_word(launcher.nodes, name)) out.nodes = value;
+    else if (has_word(launcher.node_rank, name)) out.node_rank = value;
+    else if (name == "rdzv-endpoint" || (name == "rdzv-backend" && value != "static")) out.has_meeting_point = true;
+    else if (name == "standalone") out.is_alone = true;
+    else if (name == "config-file") out.has_config = true;
+  }
+  return out;
+}
+
+/// The launcher of this name that these words are about, which follow it.
+std::optional<LauncherCommand> launcher_of(std::string_view name, Words behind) {
+  for (const Launcher& each : launcher_table) {
+    if (each.program != name) continue;
+    if (each.subcommand.empty()) return read_flags(each, behind);
+    if (!behind.empty() && behind.front() == each.subcommand) return read_flags(each, behind.subspan(1));
+  }
+  return std::nullopt;
+}
+
+/// "python -u -m torch.distributed.run ..." or "python /opt/bin/torchrun ...".
+std::optional<LauncherCommand> launcher_of_python(Words words) {
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == "-m") return i + 1 < words.size() ? launcher_of(words[i + 1], words.subspan(i + 2)) : std::nullopt;
+    if (word.starts_with("-m")) return launcher_of(std::string_view(word).substr(2), words.subspan(i + 1));
+    if (word == "-c") return std::nullopt;
+    if (word == "-X" || word == "-W") ++i;
+    else if (!word.starts_with('-')) return launcher_of(base_name(word), words.subspan(i + 1));
+  }
+  return std::nullopt;
+}
+
+/// The line of "bash -lc LINE"; nullopt: it runs a script.
+std::optional<std::string_view> line_of_shell(Words words) {
+  for (std::size_t i = 1; i + 1 < words.size() && words[i].starts_with('-'); ++i) {
+    if (!words[i].starts_with("--") && words[i].ends_with('c')) return words[i + 1];
+  }
+  return std::nullopt;
+}
+
+bool is_number(std::string_view text) { return text::to_number(text, UINT32_MAX).has_value(); }
+
+std::string tasks_of(const TaskMap& map) {
+  const std::uint32_t most = map.most_tasks_on_a_node();
+  return most > 1 ? concat({text::count(most, "task"), " on the node"})
+                  : concat({text::count(map.size(), "task"), " on ", text::count(map.nodes(), "node")});
+}
+
+/// "would start 8 processes".
+std::string starts(const LauncherCommand& command) {
+  const auto number = text::to_number(command.processes, UINT32_MAX);
+  return number ? concat({"would start ", text::count(*number, "process")})
+                : std::string("would start a node's processes");
+}
+
+std::string_view remedy(const Spec& spec, const LauncherCommand& command) {
+  if (command.reach == LauncherReach::world) return "give srun the program itself, or start the launcher outside srun";
+  const bool has_per_node = spec.kind == Kind::pytorch || spec.kind == Kind::mpi;
+  return has_per_node ? "use launch=per-node with --ntasks-per-node=1" : "give srun the program itself";
+}
+
+}  // namespace
+
+std::optional<LauncherCommand> find_launcher(std::span<const std::string> words) {
+  while (!words.empty()) {
+    const std::string_view name = base_name(words.front());
+    const auto* const front = std::ranges::find(fronts, name, &Front::program);
+    if (is_assignment(words.front())) words = words.subspan(1);
+    else if (front != fronts.end()) words = behind(*front, words);
+    else break;
+  }
+  if (words.empty()) return std::nullopt;
+  const std::string_view name = base_name(words.front());
+  if (name.starts_with("python")) return launcher_of_python(words);
+  if (has_word("bash sh dash zsh ksh", name)) {
+    const auto line = line_of_shell(words);
+    return line ? find_launcher(*line) : std::nullopt;
+  }
+  return launcher_of(name, words.subspan(1));
+}
+
+std::optional<LauncherCommand> find_launcher(std::string_view shell_line) {
+  for (const auto& words : text::shell_commands(shell_line)) {
+    if (auto found = find_launcher(Words(words))) return found;
+  }
+  return std::nullopt;
+}
+
+Result<std::string> check_launcher(const Spec& spec, const TaskMap& map, const LauncherCommand& command,
+                                   const EnvironmentReader& environment) {
+  if (map.size() == 1) return std::string();
+  const bool is_torch = command.name.starts_with("torch");
+  const auto given = [&](const std::string& flag, std::string_view variable) {
+    return flag.empty() && is_torch ? environment(variable).value_or("") : flag;
+  };
+  const bool meets = command.has_meeting_point || (is_torch && environment("PET_RDZV_ENDPOINT"));
+  const bool per_node = spec.launch == Launch::per_node;
+  const std::string nodes = per_node ? command.nodes : given(command.nodes, "PET_NNODES");
+  if (!command.node_rank.empty() && is_number(command.node_rank) && !meets) {
+    return Error{Errc::mismatch, concat({command.name, " is told that it is on node ", command.node_rank, " in all ",
+                                         tasks_of(map), " (a batch script has put the number there): ",
+                                         per_node ? "leave that flag out" : "write bash -c '... $NODE_RANK ...'"})};
+  }
+  const bool few = is_number(nodes) && *text::to_number(nodes, UINT32_MAX) < map.nodes();
+  if (command.reach == LauncherReach::node && map.nodes() > 1 && (few || command.is_alone)) {
+    return Error{Errc::mismatch,
+                 concat({command.name,
+                         command.is_alone ? " --standalone"
+                                          : concat({" of ", text::count(*text::to_number(nodes, UINT32_MAX), "node")}),
+                         " on each of ", text::count(map.nodes(), "node"), " would make ", std::to_string(map.nodes()),
+                         " worlds: leave that flag out and use launch=per-node"})};
+  }
+  const bool knows_others = meets || !nodes.empty() || !command.node_rank.empty();
+  if (per_node || (knows_others && map.most_tasks_on_a_node() == 1)) return std::string();
+  std::string sentence =
+      concat({tasks_of(map), ", each of which ", starts(command), " (", command.name, "): ", remedy(spec, command)});
+  const bool may_be_meant = knows_others || command.has_config;
+  return may_be_meant ? Result<std::string>(std::move(sentence)) : Error{Errc::mismatch, std::move(sentence)};
+}
+
+}  // namespace amldist::launch

@@ -1,0 +1,55 @@
+// Programs that start a node's processes, or those of all nodes, by themselves: the one table of them. doctor, aml-run
+// and srun's side of the plugin read it.
+//
+//   torchrun, python -m torch.distributed.run     a node's processes; told the node by --node_rank and --nnodes
+//   accelerate launch, fabric run, composer, ...  the same with flags of their own
+//   mpirun, horovodrun, deepspeed                 the processes of all nodes, from one of them
+//
+// As the program of each of several tasks they would make as many worlds, and no process would know of it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/text/environment.hpp"
+#include "base/text/result.hpp"
+#include "launch/option/spec.hpp"
+#include "launch/placement/task_map.hpp"
+
+namespace amldist::launch {
+
+/// How far a launcher's processes go.
+enum class LauncherReach {
+  node,   ///< one launcher on each node starts that node's processes
+  world,  ///< one launcher starts the processes of all nodes
+};
+
+/// What a command line says to a launcher.
+struct LauncherCommand {
+  std::string_view name = {};  ///< as users write it: "torchrun", "accelerate launch"
+  LauncherReach reach = LauncherReach::node;
+  std::string processes = {};      ///< how many it starts, as written; empty: it decides
+  std::string nodes = {};          ///< of how many nodes it is told, as written; empty: of none
+  std::string node_rank = {};      ///< likewise which node it is on
+  bool has_meeting_point = false;  ///< its processes find each other by a store of their own (--rdzv_endpoint)
+  bool is_alone = false;           ///< told to take its node for the only one (--standalone)
+  bool has_config = false;         ///< a file may say the rest
+};
+
+/// The launcher that a command starts, also behind env, numactl, nsys, uv run, conda run and their like, in `bash -c`
+/// and as `python -m`; nullopt: no known one. By names alone: what a script starts is not seen. Pure.
+[[nodiscard]] std::optional<LauncherCommand> find_launcher(std::span<const std::string> words);
+
+/// The same for a line that a shell reads.
+[[nodiscard]] std::optional<LauncherCommand> find_launcher(std::string_view shell_line);
+
+/// What becomes of a step whose tasks are launchers. An error: the step must not start, since several worlds would run
+/// or wait for each other. A text: a warning, for what may be meant. An empty text: nothing to say. `environment` is
+/// the user's: variables (PET_NNODES) stand for flags.
+[[nodiscard]] Result<std::string> check_launcher(const Spec& spec, const TaskMap& map, const LauncherCommand& command,
+                                                 const EnvironmentReader& environment);
+
+}  // namespace amldist::launch
