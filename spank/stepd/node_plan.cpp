@@ -12,6 +12,7 @@
 #include "launch/frameworks/launcher_daemons.hpp"
 #include "launch/frameworks/verbose.hpp"
 #include "launch/rendezvous/master_address.hpp"
+#include "launch/rendezvous/ray_port.hpp"
 #include "launch/site/rdma_policy.hpp"
 #include "spank/slurm/slurm_api.hpp"
 #include "spank/slurm/step_reader.hpp"
@@ -55,10 +56,14 @@ bool master_is_ours(const launch::Rendezvous& meet, const std::string& host) {
   return literal && is_own_address(*literal);
 }
 
-/// Ports that these ranks will listen on: rank 0's, and for TensorFlow one for each task.
+/// Ports that these ranks will listen on: rank 0's, for TensorFlow one for each task, for Ray a block on each node.
 std::vector<std::uint16_t> ports_of(const launch::StepPlan& plan, std::span<const std::uint32_t> ranks,
                                     const std::string& host) {
   std::vector<std::uint16_t> ports;
+  if (plan.spec.kind == launch::Kind::ray) {
+    for (int i = 0; i < launch::ray_ports; ++i) ports.push_back(static_cast<std::uint16_t>(plan.rendezvous.port + i));
+    return ports;
+  }
   for (const std::uint32_t rank : ranks) {
     const bool listens = rank == 0 ? master_is_ours(plan.rendezvous, host) : plan.spec.kind == launch::Kind::tensorflow;
     if (!listens) continue;

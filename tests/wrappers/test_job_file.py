@@ -6,6 +6,7 @@ import json
 import pathlib
 import random
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -182,6 +183,36 @@ def test_distributions(aml_run, job, distribution, count, expected):
     assert srun_line(script(aml_run, path)).startswith(expected)
 
 
+@pytest.mark.parametrize("more, option, words", [
+    ("", "ray", ""),
+    (", port: 6379, address: auto", "ray,master_port=6379", ""),
+    (", address: node7", "ray,master_addr=node7", ""),
+    (", include_dashboard: false, dashboard_port: 8265", "ray", ""),
+    (", include_dashboard: true", "ray", "--dashboard "),
+    (", include_dashboard: true, dashboard_port: 8265", "ray", "--dashboard=8265 "),
+    (", head_node_additional_args: --num-cpus=0 --resources='{}', worker_node_additional_args: --num-cpus=3", "ray",
+     "'--head-args=--num-cpus=0 --resources='\\\'{}\\\' --worker-args=--num-cpus=3 "),
+])
+def test_ray(aml_run, job, more, option, words):
+    path = job(f"command: python driver.py\ndistribution: {{type: ray{more}}}\nresources: {{instance_count: 3}}\n")
+    text = script(aml_run, path)
+    assert directives(text)["ntasks-per-node"] == "1" and directives(text)["nodes"] == "3"
+    line = shlex.split(srun_line(text))
+    assert line[1:3] == ["--kill-on-bad-exit=1", f"--aml-dist={option}"]
+    assert line[3].endswith("aml-dist") and line[4:] == ["ray", *shlex.split(words), "--", "bash", "-c", "$command"]
+
+
+def test_ray_from_the_command_line(aml_run, job):
+    text = aml_run.good("--dry-run", "--kind", "ray", "-N2", "-c4", "--dashboard", "--", "python", "driver.py").text
+    assert "--aml-dist=ray" in srun_line(text) and " ray --dashboard -- python driver.py" in text
+    for command in (["aml-dist", "ray", "--keep", "--", "x"], ["ray", "symmetric-run", "--address", "a:1", "--", "x"]):
+        text = aml_run.good("--dry-run", "--kind", "ray", "-N2", "-c4", "--", *command).text
+        assert srun_line(text).endswith(f"--aml-dist=ray {' '.join(command)}"), "it starts Ray itself"
+    assert "Ray has one CPU on each node" in aml_run.good("--dry-run", "--kind", "ray", "-N2", "--", "x").err
+    done = aml_run("--dry-run", "--dashboard", "--", "x")
+    assert done.status == USAGE and "--dashboard is Ray's" in done.err
+
+
 @pytest.mark.parametrize("command, per_node", [
     ("torchrun --nnodes 2 --node_rank $NODE_RANK train.py", True),
     ("python -m torch.distributed.launch --nproc_per_node 4 --use_env train.py", True),
@@ -310,7 +341,8 @@ def bomb() -> str:
     ("command: x\nlimits: 5\n", "2:9", "limits is '5'"),
     ("command: x\ndistribution: {process_count_per_instance: 2}\n", "2:15", "distribution has no type"),
     ("command: x\ndistribution: {type: pytorhc}\n", "2:22", "did you mean 'pytorch'?"),
-    ("command: x\ndistribution: {type: ray}\n", "2:22", "does not start Ray"),
+    ("command: x\ndistribution: {type: ray, process_count_per_instance: 2}\n", "2:27", "does not exist for type ray"),
+    ("command: x\ndistribution: {type: pytorch, dashboard_port: 8265}\n", "2:31", "does not exist for type pytorch"),
     ("command: x\ndistribution: {type: mpi, worker_count: 2}\n", "2:27", "does not exist for type mpi"),
     ("command: x\ndistribution: {type: tensorflow, process_count_per_instance: 2}\n", "2:34", "does not exist for type tensorflow"),
     ("command: x\ndistribution: {type: tensorflow, worker_count: 0}\n", "2:48", "no task would train"),

@@ -117,6 +117,10 @@ void ChildProcess::kill(int signal) const noexcept {
   if (id_ != none) static_cast<void>(::kill(id_, signal));
 }
 
+void ChildProcess::kill_group(int signal) const noexcept {
+  if (id_ != none) static_cast<void>(::kill(-id_, signal));
+}
+
 int ChildProcess::wait() noexcept {
   if (id_ == none) return status_;
   int status = 0;

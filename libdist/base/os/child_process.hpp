@@ -57,6 +57,9 @@ class ChildProcess {
   /// Sends a signal to a child that was not waited for.
   void kill(int signal) const noexcept;
 
+  /// The same to all of the process group that it leads.
+  void kill_group(int signal) const noexcept;
+
   /// Waits until it has ended. The result is its shell_status(), and stays that.
   int wait() noexcept;
   /// The same, for an end before `deadline`; else nullopt.
