@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "aml_dist/ray/family.hpp"
 #include "base/text/text.hpp"
 
 namespace amldist::ray {
@@ -46,9 +45,10 @@ Result<LocalRay> LocalRay::start(const std::vector<std::string>& command, std::v
                                  Folder folder) {
   FileDescriptor output(::memfd_create("ray start", MFD_CLOEXEC));
   if (!output) return Error{Errc::unavailable, concat({"no memory for Ray's output: ", std::strerror(errno)})};
-  auto child = ray::start({command, std::move(environment), output.get(), true});
+  Member member = {command, std::move(environment), output.get(), true};
+  auto child = ray::start(member);
   if (!child) return child.error();
-  return LocalRay(std::move(*child), std::move(output), std::move(folder));
+  return LocalRay(std::move(member), std::move(*child), std::move(output), std::move(folder));
 }
 
 std::string LocalRay::output() const {
@@ -66,10 +66,23 @@ bool LocalRay::has_joined() {
   return has_joined_;
 }
 
+bool LocalRay::try_again() {
+  constexpr int most = 8;
+  if (has_joined() || attempts_ == most) return false;
+  ++attempts_;
+  end_family(std::chrono::milliseconds(0));
+  if (::ftruncate(output_.get(), 0) != 0 || ::lseek(output_.get(), 0, SEEK_SET) != 0) return false;
+  auto child = ray::start(member_);
+  if (!child) return false;
+  child_ = std::move(*child);
+  return true;
+}
+
 std::optional<std::string> LocalRay::end() {
   const auto status = child_.poll();
   if (!status) return std::nullopt;
   const std::string reason = reason_in(output());
+  if (reason.find("timed out during startup") != std::string::npos && try_again()) return std::nullopt;
   const std::string how = how_it_ended(*status);
   return reason.empty() ? concat({"'ray start' ended with ", how}) : concat({reason, " ('ray start': ", how, ")"});
 }

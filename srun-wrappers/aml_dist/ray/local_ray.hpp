@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "aml_dist/ray/family.hpp"
 #include "aml_dist/ray/folder.hpp"
 #include "base/os/child_process.hpp"
 #include "base/os/file_descriptor.hpp"
@@ -20,20 +21,25 @@ class LocalRay {
 
   /// Whether it has joined the cluster.
   [[nodiscard]] bool has_joined();
-  /// Why it ended; nullopt: it runs.
+  /// Why it ended; nullopt: it runs. One that gives up after Ray's own 30 s, as where the file system is cold, is
+  /// started again.
   [[nodiscard]] std::optional<std::string> end();
   [[nodiscard]] Folder& folder() noexcept { return folder_; }
 
  private:
-  LocalRay(ChildProcess child, FileDescriptor output, Folder folder)
-      : child_(std::move(child)), output_(std::move(output)), folder_(std::move(folder)) {}
+  LocalRay(Member member, ChildProcess child, FileDescriptor output, Folder folder)
+      : member_(std::move(member)), child_(std::move(child)), output_(std::move(output)), folder_(std::move(folder)) {}
 
+  /// Whether it has been started again.
+  [[nodiscard]] bool try_again();
   [[nodiscard]] std::string output() const;
 
+  Member member_;
   ChildProcess child_;
   FileDescriptor output_;  ///< in memory: the disk may be full
   Folder folder_;
   bool has_joined_ = false;
+  int attempts_ = 1;
 };
 
 /// What `ray start` says about its end: the processes that died, or the last line; empty: nothing. Pure.
