@@ -9,7 +9,7 @@
 #include "aml_dist/ray/surroundings.hpp"
 #include "support.hpp"
 
-namespace amldist::ray {
+namespace amldist::ray::ray_test {
 namespace {
 
 using testing::environment;
@@ -153,4 +153,4 @@ TEST(RayReason, IsTheProcessThatDiedOrTheLastLine) {
 }
 
 }  // namespace
-}  // namespace amldist::ray
+}  // namespace amldist::ray::ray_test

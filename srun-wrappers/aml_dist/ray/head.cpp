@@ -106,10 +106,12 @@ class Head {
     fail(concat({missing, " (after ", std::to_string(options_.patience.count()), " s; --wait=SECONDS)"}));
   }
 
-  [[nodiscard]] std::optional<std::string> other_version() const {
-    for (const Peers::Peer& each : peers_->all()) {
+  [[nodiscard]] std::optional<std::string> other_version() {
+    for (std::uint32_t node = 1; node < place_.nodes; ++node) {
+      const Peers::Peer& each = peers_->all()[node];
       const bool came = each.state == Peers::Peer::State::present;
       if (!came || program_.fits(each.introduction.program)) continue;
+      peers_->refuse(node);
       return concat({each.host, " has ", each.introduction.program.to_string(), " but the head, ", place_.host,
                      ", has ", program_.to_string(), ": give all nodes one environment"});
     }
@@ -138,6 +140,9 @@ class Head {
     say(concat({"ray: ", program_.to_string(), " on ", text::count(place_.nodes, "node"), " at ", place_.address(),
                 ": ", text::count(cpus, "CPU"), ", ", text::count(gpus, "GPU"), ", ", in_words(store),
                 " for objects"}));
+    if (cpus == place_.nodes && ::sysconf(_SC_NPROCESSORS_ONLN) > 1) {
+      say("ray: the step has one CPU on each node: use srun --cpus-per-task=N for more");
+    }
     if (!program_.has_tokens() || token_of(place_).empty()) {
       say(concat({"ray: no token keeps others out of this cluster (Ray has one since 2.52): whoever reaches ",
                   place_.address(), " can run programs as you"}));

@@ -80,7 +80,7 @@ bool LocalRay::try_again() {
 
 std::optional<std::string> LocalRay::end() {
   const auto status = child_.poll();
-  if (!status) return std::nullopt;
+  if (!status) return stopped_.find();
   const std::string reason = reason_in(output());
   if (reason.find("timed out during startup") != std::string::npos && try_again()) return std::nullopt;
   const std::string how = how_it_ended(*status);

@@ -7,6 +7,7 @@
 
 #include "aml_dist/ray/family.hpp"
 #include "aml_dist/ray/folder.hpp"
+#include "aml_dist/ray/stopped_process.hpp"
 #include "base/os/child_process.hpp"
 #include "base/os/file_descriptor.hpp"
 #include "base/text/result.hpp"
@@ -38,6 +39,7 @@ class LocalRay {
   ChildProcess child_;
   FileDescriptor output_;  ///< in memory: the disk may be full
   Folder folder_;
+  StoppedProcess stopped_;
   bool has_joined_ = false;
   int attempts_ = 1;
 };

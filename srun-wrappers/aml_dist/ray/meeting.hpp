@@ -17,7 +17,7 @@ enum class MeetingKind : std::uint8_t {
   start = 60,  ///< from the head: it runs, join it
   end,         ///< from the head: it is over
   joined,      ///< from a node: its Ray has joined
-  failed,      ///< from a node: why it does not take part, or no longer
+  failed,      ///< from a node: why it does not take part, or no longer; from the head: it is this node's fault
 };
 
 /// A frame at its longest.

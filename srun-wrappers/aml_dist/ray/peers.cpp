@@ -40,7 +40,9 @@ Result<void> Peers::serve() {
     Frame details = each.details;
     peer = {State::present, each.host, Introduction::read(details), FrameReader(longest_message)};
     watch_connection(acceptor_.link(static_cast<std::uint32_t>(each.number)));
-    if (!peer.introduction.problem.empty()) return of_node(peer.host, peer.introduction.problem);
+    if (peer.introduction.problem.empty()) continue;
+    refuse(static_cast<std::uint32_t>(each.number));
+    return of_node(peer.host, peer.introduction.problem);
   }
   for (std::uint32_t node = 1; node < peers_.size(); ++node) {
     if (auto status = hear(node); !status) return status;

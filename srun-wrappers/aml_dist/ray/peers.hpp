@@ -33,6 +33,8 @@ class Peers {
   [[nodiscard]] Result<void> serve();
   /// Tells those to start that have come and have not been told.
   void start_present();
+  /// Tells a node that it is the one that does not fit: it ends with a failure.
+  void refuse(std::uint32_t node) { send(node, MeetingKind::failed); }
   /// Whether all nodes but the head have joined.
   [[nodiscard]] bool are_complete() const noexcept;
   [[nodiscard]] const std::vector<Peer>& all() const noexcept { return peers_; }

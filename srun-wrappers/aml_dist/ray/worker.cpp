@@ -98,8 +98,8 @@ class Worker {
       if (state != FrameReader::State::complete) return head_is_gone();
       Frame frame = reader_.take();
       if (frame.kind<MeetingKind>() == MeetingKind::start) start_ray();
-      // The head says why it refuses: nothing more is to be said here.
-      else status_ = me_.problem.empty() ? commands::exit_done : commands::exit_failed;
+      // The head says why: nothing more is to be said here.
+      else status_ = frame.kind<MeetingKind>() == MeetingKind::failed ? commands::exit_failed : commands::exit_done;
     }
   }
 
