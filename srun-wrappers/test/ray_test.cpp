@@ -72,7 +72,7 @@ TEST(RayResources, SayWhatIsLessThanExpected) {
   EXPECT_EQ(less.object_store, gib / 20 * 19);
   EXPECT_FALSE(less.store_on_disk);
   ASSERT_EQ(notes.size(), 1U);
-  EXPECT_NE(notes[0].find("instead of 1.2 GiB"), std::string::npos) << notes[0];
+  EXPECT_NE(notes[0].find("instead of 1.1 GiB"), std::string::npos) << notes[0];
 
   facts.free_shared_memory = 0;
   facts.has_nvidia_gpus = true;

@@ -96,7 +96,8 @@ def test_a_driver_on_all_nodes(steps, ray):
     assert "driver: ['node1', 'node2', 'node3', 'node4'] 4.0" in done.out, str(done)
     said = own(done)
     assert re.match(r"Ray 2\.\d+\.\d+ with Python 3\.11\.\d+ on 4 nodes at 10\.\S+: 4 CPUs, 0 GPUs, ", said[0]), str(done)
-    assert (len(said) == 1) == ("ray-new" in str(ray)), "only the old one has no token"
+    assert ("no token keeps others out" in done.err) == ("ray-old" in str(ray)), str(done)
+    assert "the step has one CPU on each node: use srun --cpus-per-task=N for more" in done.err, str(done)
 
 
 @pytest.mark.parametrize("end, status, words", [
