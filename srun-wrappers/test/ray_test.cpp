@@ -149,7 +149,11 @@ TEST(RayReason, IsTheProcessThatDiedOrTheLastLine) {
   EXPECT_EQ(reason_in(""), "");
   EXPECT_EQ(reason_in("INFO x\nValueError: no room\n\n"), "ValueError: no room");
   EXPECT_EQ(reason_in("x\nSome Ray subprocesses exited unexpectedly:\n  raylet [exit code=-9]\n\nRemaining\n"),
-            "raylet [exit code=-9] ended");
+            "raylet ended with signal 9");
+  EXPECT_EQ(
+      reason_in(
+          "2026-11-27 ERR scripts.py:87 -- gcs_server [exit code=1]\nraylet [exit code=-11]\n--- raylet.out\nx\n"),
+      "gcs_server ended with exit status 1, raylet ended with signal 11");
 }
 
 }  // namespace

@@ -156,9 +156,10 @@ def test_two_tasks_on_a_node_are_refused_before_the_start(steps, new):
 
 
 FAULTS = {  # where, what is killed, how the sentence begins
-    "raylet of a worker": ("node2", "raylet/raylet", r"node2: raylet \[exit code=-9\]"),
-    "raylet of the head": ("node1", "raylet/raylet", r"node1: raylet \[exit code=-9\]"),
-    "GCS": ("node1", "gcs/gcs_server", r"node1: gcs_server \[exit code=-9\]"),
+    "raylet of a worker": ("node2", "raylet/raylet", r"ray: node2: raylet ended with signal 9"),
+    "raylet of the head": ("node1", "raylet/raylet", r"ray: node1: raylet ended with signal 9"),
+    "GCS": ("node1", "gcs/gcs_server", r"ray: node1: .*gcs_server ended with signal 9"),
+    "raylet of a worker, stopped": ("node2", "raylet/raylet", r"ray: node2: raylet .* is stopped \(SIGSTOP\) for|ray: node2: raylet ended"),
     "ray start of a worker": ("node2", "bin/ray start", r"node2: .*signal 9"),
     "aml-dist of a worker": ("node2", "bin/aml-dist ray|aml-dist.* ray ", r"node2: its aml-dist ray has ended"),
 }
@@ -176,11 +177,39 @@ def test_a_death_ends_the_step_and_is_named(steps, new, fault):
     while not ((steps.folder / "up").exists() and (steps.folder / "up").read_text()) and time.monotonic() < deadline and thread.is_alive():
         time.sleep(1)
     start = time.monotonic()
-    killed = steps.cluster.run(f"pkill -KILL -o -f {shlex.quote(pattern)}", on=where)
+    killed = steps.cluster.run(f"pkill -{'STOP' if 'stopped' in fault else 'KILL'} -o -f {shlex.quote(pattern)}", on=where)
     assert killed.status == 0, str(killed)
     thread.join(120)
     assert not thread.is_alive() and time.monotonic() - start < 100
     assert result["done"].status != 0 and re.search(sentence, result["done"].err), str(result["done"])
+
+
+@pytest.mark.parametrize("fault, status, words", [
+    ("full-tmp", 1, r"ray: node2: .*(No space left on device|disk|OSError)"),
+    ("small-shm", 0, r"ray: node2: /dev/shm has 16 MiB free, Ray needs at least 80 MiB"),
+])
+def test_a_node_without_room(steps, new, cluster, fault, status, words):
+    small = "mount -o remount,size={} /dev/shm"
+    broken = cluster.run(small.format("16M"), on="node2") if fault == "small-shm" else cluster.devcluster("break", "node2", fault)
+    assert broken.status == 0, str(broken)
+    try:
+        done = steps.run(new, steps.driver(HELLO))
+        assert done.status == status and re.search(words, done.err), str(done)
+    finally:
+        cluster.run(small.format("50%"), on="node2")
+        cluster.devcluster("heal", "node2")
+
+
+def test_many_starts_and_stops_leave_nothing(steps, new):
+    """AMLDIST_SOAK_RAYS=100 before a release."""
+    for number in range(int(os.environ.get("AMLDIST_SOAK_RAYS", "2"))):
+        done = steps.run(new, f"bash -c 'exit {number % 2}'", "-N1 -n1 -c2")
+        assert done.status == number % 2 and steps.wait_until_clean() == {}, str(done)
+
+
+def test_tune_runs_its_trials(steps, new):
+    done = steps.run(new, f"python {ROOT}/contrib/examples/ray/src/driver.py --tune 16 --points 4000")
+    assert done.status == 0 and '"best": 3.0' in done.out, str(done)
 
 
 def test_scancel_gives_the_driver_time(steps, new):

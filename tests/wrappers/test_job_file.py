@@ -190,8 +190,8 @@ def test_distributions(aml_run, job, distribution, count, expected):
     (", include_dashboard: false, dashboard_port: 8265", "ray", ""),
     (", include_dashboard: true", "ray", "--dashboard "),
     (", include_dashboard: true, dashboard_port: 8265", "ray", "--dashboard=8265 "),
-    (", head_node_additional_args: --num-cpus=0 --resources='{}', worker_node_additional_args: --num-cpus=3", "ray",
-     "'--head-args=--num-cpus=0 --resources='\\\'{}\\\' --worker-args=--num-cpus=3 "),
+    (", head_node_additional_args: \"--num-cpus=0 --resources='{}'\", worker_node_additional_args: --num-cpus=3", "ray",
+     "\"--head-args=--num-cpus=0 --resources='{}'\" --worker-args=--num-cpus=3 "),
 ])
 def test_ray(aml_run, job, more, option, words):
     path = job(f"command: python driver.py\ndistribution: {{type: ray{more}}}\nresources: {{instance_count: 3}}\n")
@@ -208,9 +208,8 @@ def test_ray_from_the_command_line(aml_run, job):
     for command in (["aml-dist", "ray", "--keep", "--", "x"], ["ray", "symmetric-run", "--address", "a:1", "--", "x"]):
         text = aml_run.good("--dry-run", "--kind", "ray", "-N2", "-c4", "--", *command).text
         assert srun_line(text).endswith(f"--aml-dist=ray {' '.join(command)}"), "it starts Ray itself"
-    assert "Ray has one CPU on each node" in aml_run.good("--dry-run", "--kind", "ray", "-N2", "--", "x").err
-    done = aml_run("--dry-run", "--dashboard", "--", "x")
-    assert done.status == USAGE and "--dashboard is Ray's" in done.err
+    assert "Ray has one CPU on each node" in aml_run.good("--dry-run", "--kind", "ray", "-N2", "--", "x").said
+    assert "--dashboard is Ray's" in aml_run.refusal(USAGE, "--dry-run", "--dashboard", "--", "x")
 
 
 @pytest.mark.parametrize("command, per_node", [

@@ -115,7 +115,7 @@ std::vector<std::string> start_command(const Program& program, const Place& plac
                                        const Resources& resources, const Wishes& wishes, const std::string& folder) {
   const bool head = place.is_head();
   Line line({program.path, "start", head ? "--head" : concat({"--address=", place.address()}), "--block",
-             "--log-color=false"},
+             "--log-style=pretty", "--log-color=false"},
             head ? wishes.head_arguments : wishes.worker_arguments);
   line.set("--node-ip-address", own.to_string());
   add_ports(line, place);

@@ -20,25 +20,33 @@ std::string how_it_ended(int status) {
   return concat({"exit status ", std::to_string(status)});
 }
 
+/// "  raylet [exit code=-9]": "raylet ended with signal 9". Empty for another line.
+std::string dead_process_in(std::string_view line) {
+  constexpr std::string_view mark = " [exit code=";
+  constexpr int most = 255;
+  const auto at = line.find(mark);
+  if (at == std::string_view::npos || !line.ends_with(']')) return {};
+  std::string_view code = line.substr(at + mark.size(), line.size() - at - mark.size() - 1);
+  const bool by_signal = code.starts_with('-');
+  if (by_signal) code.remove_prefix(1);
+  if (!text::to_number(code, most)) return {};
+  const std::string_view name = text::trim(line.substr(0, at));
+  return concat({name.substr(name.rfind(' ') + 1), " ended with ", by_signal ? "signal " : "exit status ", code});
+}
+
 }  // namespace
 
 std::string reason_in(std::string_view output) {
-  constexpr std::string_view headline = "Some Ray subprocesses exited unexpectedly:";
-  const auto at = output.find(headline);
-  if (at != std::string_view::npos) {
-    std::string processes;
-    for (const std::string_view line : text::split(output.substr(at + headline.size() + 1), '\n')) {
-      const auto process = text::trim(line);
-      if (process.empty()) break;
-      processes += concat({processes.empty() ? "" : ", ", process});
-    }
-    return processes + " ended";
-  }
+  std::string processes;
   std::string_view last;
   for (const std::string_view line : text::split(output, '\n')) {
-    if (!text::trim(line).empty()) last = text::trim(line);
+    if (text::trim(line).empty()) continue;
+    last = text::trim(line);
+    if (const std::string process = dead_process_in(last); !process.empty()) {
+      processes += concat({processes.empty() ? "" : ", ", process});
+    }
   }
-  return std::string(last);
+  return processes.empty() ? std::string(last) : processes;
 }
 
 Result<LocalRay> LocalRay::start(const std::vector<std::string>& command, std::vector<std::string> environment,
@@ -83,8 +91,8 @@ std::optional<std::string> LocalRay::end() {
   if (!status) return stopped_.find();
   const std::string reason = reason_in(output());
   if (reason.find("timed out during startup") != std::string::npos && try_again()) return std::nullopt;
-  const std::string how = how_it_ended(*status);
-  return reason.empty() ? concat({"'ray start' ended with ", how}) : concat({reason, " ('ray start': ", how, ")"});
+  if (signal_of(*status) == 0 && !reason.empty()) return reason;
+  return concat({"'ray start' ended with ", how_it_ended(*status)});
 }
 
 }  // namespace amldist::ray

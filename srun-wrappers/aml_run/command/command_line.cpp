@@ -196,7 +196,7 @@ std::string help_text() {
 aml-run [OPTION]... JOB.yml
 aml-run [OPTION]... -- COMMAND [ARGUMENT]...
 
-  --kind KIND[,KEY=VALUE]  pytorch (default of a command), mpi, tensorflow, jax, ray, none; help for all
+  --kind KIND[,KEY=VALUE]  pytorch (default), mpi, tensorflow, jax, ray, none; help for all
   --set PATH=VALUE         change a key of the job file
   --literal                a value of ${{...}} is one word, whatever bash makes of it
   --setup LINE             a line of bash in front of the program (module load ...)
