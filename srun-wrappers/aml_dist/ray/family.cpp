@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <thread>
 
 #include "base/os/process_tree.hpp"
@@ -49,11 +50,9 @@ Result<ChildProcess> start(const Member& member) {
   const pid_t parent = ::getpid();
   return ChildProcess::fork([&] {
     prepare(member, parent);
-    std::vector<char*> environment;
-    // execvp() takes what it does not write to as char*.
-    for (const std::string& each : member.environment) environment.push_back(const_cast<char*>(each.c_str()));
-    environment.push_back(nullptr);
-    ::environ = environment.data();
+    ::clearenv();
+    // putenv() takes what it does not write to as char*.
+    for (const std::string& each : member.environment) ::putenv(const_cast<char*>(each.c_str()));
     const Error error = become(member.words);
     commands::say("ray: " + error.message);
     ::_exit(error.code == Errc::not_found ? 127 : 126);
