@@ -62,7 +62,7 @@ class Steps:
 
     def left(self) -> dict[str, str]:
         """Processes of Ray, folders and leases on each node."""
-        look = ("ls -d /tmp/aml-ray-* 2>/dev/null; ls /run/aml-dist/ports 2>/dev/null | grep -v '^$';"
+        look = ("ls -d /tmp/aml-ray-* 2>/dev/null; ls /run/aml-dist/ports 2>/dev/null | grep \"[.]$(stat -Lc %i /proc/self/ns/net)$\";"
                 " for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null; echo; done |"
                 " grep -E 'ray::|raylet|gcs_server|ray start|aml-dist ray' | grep -v grep; true")
         names = [f"node{number}" for number in range(1, self.cluster.nodes + 1)]

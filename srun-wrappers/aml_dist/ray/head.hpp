@@ -1,7 +1,7 @@
 // `aml-dist ray` on node 0: the head of the cluster, and the driver.
 #pragma once
 
-#include "aml_dist/ray/options.hpp"
+#include "aml_dist/ray/arguments.hpp"
 #include "aml_dist/ray/place.hpp"
 
 namespace amldist::ray {
