@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -45,6 +46,18 @@ void remove_stale(const std::string& parent) {
   }
 }
 
+/// Ray says nothing of a full disk: it does not come up.
+Result<void> check_room(const std::string& parent) {
+  constexpr std::uint64_t least = 64;  // MiB
+  struct statvfs facts = {};
+  if (::statvfs(parent.c_str(), &facts) != 0) return {};
+  const std::uint64_t room = std::uint64_t{facts.f_bavail} * facts.f_frsize >> 20U;
+  if (room >= least) return {};
+  return Error{Errc::unavailable,
+               concat({parent, " has ", std::to_string(room), " MiB free, and Ray's logs and objects need at least ",
+                       std::to_string(least), ": name another place with --temp-dir=FOLDER"})};
+}
+
 Error impossible(const std::string& path) {
   return {Errc::unavailable, concat({"the folder ", path, " cannot be made: ", std::strerror(errno),
                                      ": name another place with --temp-dir=FOLDER"})};
@@ -68,7 +81,9 @@ Result<std::string> folder_path(const Place& place, const std::string& parent) {
 
 Result<Folder> Folder::make(const std::string& path) {
   constexpr int attempts = 10;  // a sweep of another step may take the folder away before it is locked
-  remove_stale(std::filesystem::path(path).parent_path().string());
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  remove_stale(parent);
+  if (auto room = check_room(parent); !room) return room.error();
   for (int attempt = 0; attempt < attempts; ++attempt) {
     if (::mkdir(path.c_str(), 0700) != 0 && (errno != EEXIST || !is_ours(path))) return impossible(path);
     Folder folder;
