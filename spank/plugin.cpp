@@ -143,7 +143,7 @@ void register_option(spank_t spank) {
   static char name[] = "aml-dist";
   static char arginfo[] = "KIND[,KEY=VALUE]";
   static char usage[] =
-      "distributed environment as on Azure ML: pytorch, tensorflow, mpi, jax, none; help for all keys";
+      "distributed environment as on Azure ML: pytorch, tensorflow, mpi, jax, ray, none; help for all keys";
   spank_option option = {name, arginfo, usage, 1, 0, take_option};
   static_cast<void>(spank_option_register(spank, &option));
 }

@@ -11,7 +11,7 @@ _aml_dist_option() {
         nproc_per_node=gpu nproc_per_node='
     local -a keys=()
     if [[ $text != *,* ]]; then
-        printf '%s\n' pytorch mpi tensorflow jax none
+        printf '%s\n' pytorch mpi tensorflow jax ray none
         return
     fi
     case $kind in
@@ -21,6 +21,7 @@ _aml_dist_option() {
         read -ra keys -d '' <<<"$common worker_count= parameter_server_count= chief_count=0 chief_count=1
             evaluator_count=0 evaluator_count=1" ;;
     jax) read -ra keys -d '' <<<"$common" ;;
+    ray) read -ra keys -d '' <<<"${common/launch=per-process/} slurm_env=hide slurm_env=keep" ;;
     esac
     head=${text%,*},
     for key in "${keys[@]}"; do
@@ -33,14 +34,14 @@ _aml_dist() {
     local flags='--aml-dist= --nodelist --tasks-per-node --distribution --mapping --hostfile --task --gpus-per-node
         --cluster --job --step --restart --port-range --svg --json --help'
     local doctor='--mpi --env-file --env --framework --launcher'
-    local frameworks='torch lightning transformers accelerate deepspeed ignite horovod mpi mpi4py tensorflow keras jax gloo nccl amldist torch-amldist gpus'
+    local frameworks='torch lightning transformers accelerate deepspeed ignite horovod mpi mpi4py tensorflow keras jax ray gloo nccl amldist torch-amldist gpus'
     [[ ${COMP_WORDS[1]-} != doctor ]] || flags="${flags/--svg/} $doctor"
     local check_flags='--policy --sku --sku-table --sysfs-root --dev-root --baseline --kernel-log --wait --timeout --port
         --pairs --bandwidth --bench --exclude --no-verbs --format --health --unknown --list-sku --json --quiet --verbose --help'
     COMPREPLY=()
     ((COMP_CWORD == 0)) || previous=${COMP_WORDS[COMP_CWORD - 1]}
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W 'bench check check-config doctor exec explain trace --help --version' -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W 'bench check check-config doctor exec explain ray trace --help --version' -- "$current")
         return
     fi
 

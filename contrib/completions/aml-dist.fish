@@ -5,7 +5,7 @@ function __aml_dist_option
     set -l text (commandline --current-token | string replace --regex '^--aml-dist=' '')
     if not string match --quiet '*,*' -- $text
         printf '%s\t%s\n' pytorch 'per process or per node' mpi 'names of Open MPI and Azure Batch' \
-            tensorflow TF_CONFIG jax JAX_COORDINATOR_ADDRESS none 'no environment'
+            tensorflow TF_CONFIG jax JAX_COORDINATOR_ADDRESS ray 'RAY_ADDRESS, for aml-dist ray' none 'no environment'
         return
     end
     set -l kind (string replace --regex ',.*' '' -- $text)
@@ -20,6 +20,9 @@ function __aml_dist_option
         case tensorflow
             set -a keys worker_count= parameter_server_count= chief_count={0,1} evaluator_count={0,1}
         case jax
+        case ray
+            set -e keys[1]
+            set -a keys slurm_env={hide,keep}
         case '*'
             return
     end
@@ -41,6 +44,15 @@ complete -c aml-dist -n '__fish_seen_subcommand_from check-config' -l as -x -a '
 complete -c aml-dist -n '__fish_seen_subcommand_from check-config' -l json -d 'Print JSON'
 complete -c aml-dist -n __fish_use_subcommand -a exec -d 'Expand $RANK and its like in a command'
 complete -c aml-dist -n __fish_use_subcommand -l version -d 'Print the release'
+complete -c aml-dist -n __fish_use_subcommand -a ray -d 'Start Ray on the nodes of a step'
+set -l ray '__fish_seen_subcommand_from ray'
+complete -c aml-dist -n $ray -l head-args -x -d 'Words for ray start on node 0'
+complete -c aml-dist -n $ray -l worker-args -x -d 'The same on the other nodes'
+complete -c aml-dist -n $ray -l dashboard -d 'With the dashboard'
+complete -c aml-dist -n $ray -l wait -x -d 'Seconds until nodes have joined'
+complete -c aml-dist -n $ray -l grace -x -d 'Seconds from SIGTERM to SIGKILL'
+complete -c aml-dist -n $ray -l temp-dir -r -a '(__fish_complete_directories)' -d 'Where the folder is made'
+complete -c aml-dist -n $ray -l keep -d 'Keep the folder when the step fails'
 complete -c aml-dist -s h -l help -d Help
 complete -c aml-dist -n $explain -l aml-dist -x -a '(__aml_dist_option)' -d 'The option as srun takes it'
 complete -c aml-dist -n $explain -l nodelist -x -d 'Nodes of the step'
@@ -60,8 +72,8 @@ complete -c aml-dist -n $explain -l json -d 'An array for programs'
 complete -c aml-dist -n $doctor -l mpi -x -a 'pmix none' -d 'MPI type of an imagined step'
 complete -c aml-dist -n $doctor -l env-file -r -F -d 'A saved environment'
 complete -c aml-dist -n $doctor -l env -x -d 'Set NAME=VALUE or remove NAME'
-complete -c aml-dist -n $doctor -l framework -x -a 'torch lightning transformers accelerate deepspeed ignite horovod mpi mpi4py tensorflow keras jax gloo nccl amldist torch-amldist gpus' -d 'Only this one'
-complete -c aml-dist -n $doctor -l launcher -x -a 'srun torchrun torch.distributed.launch "accelerate launch"' -d 'Only this one'
+complete -c aml-dist -n $doctor -l framework -x -a 'torch lightning transformers accelerate deepspeed ignite horovod mpi mpi4py tensorflow keras jax ray gloo nccl amldist torch-amldist gpus' -d 'Only this one'
+complete -c aml-dist -n $doctor -l launcher -x -a 'srun torchrun torch.distributed.launch "accelerate launch" "aml-dist ray"' -d 'Only this one'
 
 set -l trace '__fish_seen_subcommand_from trace'
 complete -c aml-dist -n __fish_use_subcommand -a trace -d 'Say which rank of a step is behind'

@@ -4,7 +4,7 @@
 _aml_run() {
     local current=${COMP_WORDS[COMP_CWORD]} previous='' word
     local own='--kind= --set --setup --mpi= --instance-types= --no-expand --dry-run --wait --json --new-job --list-keys --version
-        --literal --snapshot --test-only --list --show= --cancel= --stream= --resume= --download= --download-path= --metric-pattern= --help'
+        --literal --snapshot --dashboard --test-only --list --show= --cancel= --stream= --resume= --download= --download-path= --metric-pattern= --help'
     local slurm='--account= --array= --begin= --chdir= --comment= --constraint= --cpus-per-task= --dependency= --distribution=
         --error= --exclude= --exclusive --export= --gpus-per-node= --gres= --hold --job-name= --mail-type= --mem= --nodelist=
         --nodes= --ntasks= --ntasks-per-node= --output= --partition= --qos= --reservation= --tasks-per-node= --time='
@@ -19,7 +19,7 @@ _aml_run() {
     previous=${COMP_WORDS[COMP_CWORD - 1]}
     [[ $previous != = ]] || previous=${COMP_WORDS[COMP_CWORD - 2]}
     case $previous in
-    --kind) mapfile -t COMPREPLY < <(compgen -W 'pytorch mpi tensorflow jax none help' -- "${current#=}") ;;
+    --kind) mapfile -t COMPREPLY < <(compgen -W 'pytorch mpi tensorflow jax ray none help' -- "${current#=}") ;;
     --mpi) mapfile -t COMPREPLY < <(compgen -W 'pmix pmi2 none' -- "${current#=}") ;;
     --instance-types) mapfile -t COMPREPLY < <(compgen -f -- "${current#=}") ;;
     --set) mapfile -t COMPREPLY < <(compgen -W "$("$1" --list-keys 2>/dev/null | sed 's/ .*/=/; s/\*.*//')" -- "$current") ;;

@@ -1,7 +1,7 @@
 # Completion for fish of aml-run and of the launchers aml-torchrun, aml-mpirun, aml-deepspeed and aml-horovodrun.
 
 complete -c aml-run -f -a '(__fish_complete_suffix .yml; __fish_complete_suffix .yaml)'
-complete -c aml-run -l kind -x -a 'pytorch mpi tensorflow jax none help' -d 'Kind of job'
+complete -c aml-run -l kind -x -a 'pytorch mpi tensorflow jax ray none help' -d 'Kind of job'
 complete -c aml-run -l set -x -a '(aml-run --list-keys 2>/dev/null | string replace --regex " .*" "=")' -d 'Change a key of the job file'
 complete -c aml-run -l setup -x -d 'A line of bash in front of the program'
 complete -c aml-run -l mpi -x -a 'pmix pmi2 none' -d "srun's --mpi"
@@ -12,6 +12,7 @@ complete -c aml-run -s W -l wait -d 'Follow the job'
 complete -c aml-run -l json -d 'What was done, for programs'
 complete -c aml-run -l new-job -d 'A job, even inside an allocation'
 complete -c aml-run -l literal -d 'A value of ${{...}} is one word'
+complete -c aml-run -l dashboard -d 'With the dashboard of Ray'
 complete -c aml-run -l snapshot -d 'Copy the code folder for the job'
 complete -c aml-run -l test-only -d 'Ask sbatch when the job would start'
 complete -c aml-run -l list -d Runs

@@ -5,6 +5,7 @@
 
 #include "base/text/text.hpp"
 #include "launch/rendezvous/master_address.hpp"
+#include "launch/rendezvous/ray_port.hpp"
 #include "launch/site/rdma_policy.hpp"
 #include "spank/stepd/parameter_servers.hpp"
 
@@ -35,10 +36,14 @@ bool master_is_ours(const launch::Rendezvous& meet, const NodePlan& plan, const 
   return std::ranges::find(facts.own_addresses, IpAddress(*literal)) != facts.own_addresses.end();
 }
 
-/// Ports that this node's ranks will listen on: rank 0's, and for TensorFlow one for each task.
+/// Ports that this node's ranks will listen on: rank 0's, for TensorFlow one for each task, for Ray a block on each node.
 std::vector<std::uint16_t> ports_of(const NodePlan& plan, const NodeFacts& facts) {
   const launch::Rendezvous& meet = plan.step.rendezvous;
   std::vector<std::uint16_t> ports;
+  if (plan.step.spec.kind == launch::Kind::ray) {
+    for (int i = 0; i < launch::ray_ports; ++i) ports.push_back(static_cast<std::uint16_t>(meet.port + i));
+    return ports;
+  }
   for (const std::uint32_t rank : plan.ranks) {
     const bool listens =
         rank == 0 ? master_is_ours(meet, plan, facts) : plan.step.spec.kind == launch::Kind::tensorflow;

@@ -23,6 +23,7 @@ struct Command {
 [[nodiscard]] Command add_check_config(CLI::App& app);
 [[nodiscard]] Command add_doctor(CLI::App& app);
 [[nodiscard]] Command add_explain(CLI::App& app);
+[[nodiscard]] Command add_ray(CLI::App& app);
 [[nodiscard]] Command add_trace(CLI::App& app);
 
 /// The options that describe a step that does not run, shared by explain and doctor.

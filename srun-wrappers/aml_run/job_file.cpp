@@ -289,9 +289,9 @@ class Translator {
     }
     if (type == nullptr) return alone(nodes);
     const std::string kind = text::to_lower(type->text);
-    if (kind == "ray") return wrong(type, "distribution.type ray is not supported: aml-dist does not start Ray");
     if (auto status = check_distribution_keys(kind); !status) return status.error();
     plan_.option = kind;
+    if (kind == "ray") return ray();
     if (kind == "tensorflow") return roles(nodes);
     const std::uint32_t processes = number_of("distribution", "process_count_per_instance", 1);
     plan_.job.set("ntasks-per-node", std::to_string(processes));
@@ -316,14 +316,36 @@ class Translator {
     for (const YamlEntry& entry : job_.find("distribution")->entries) {
       const bool is_role = entry.key == "worker_count" || entry.key == "parameter_server_count";
       const bool is_process = entry.key == "process_count_per_instance";
-      if ((is_role && kind != "tensorflow") || (is_process && kind == "tensorflow")) {
-        return error_at(
-            file_, entry.location,
-            concat({"distribution.", entry.key, " does not exist for type ", kind, ": it takes ",
-                    kind == "tensorflow" ? "worker_count and parameter_server_count" : "process_count_per_instance"}));
+      const bool is_rays = !is_role && !is_process && entry.key != "type";
+      const bool fits = is_role   ? kind == "tensorflow"
+                        : is_rays ? kind == "ray"
+                                  : kind != "tensorflow" && kind != "ray";
+      if (entry.key != "type" && !fits) {
+        return error_at(file_, entry.location,
+                        concat({"distribution.", entry.key, " does not exist for type ", kind, ": it takes ",
+                                kind == "tensorflow" ? "worker_count and parameter_server_count"
+                                : kind == "ray"      ? "port, address, include_dashboard, dashboard_port, "
+                                                       "head_node_additional_args and worker_node_additional_args"
+                                                     : "process_count_per_instance"}));
       }
     }
     return {};
+  }
+
+  /// One task on each node. Without a port the step has one of its own, as two jobs may share a node here.
+  Result<void> ray() {
+    plan_.job.set("ntasks-per-node", "1");
+    const auto text = [this](std::string_view key) {
+      const YamlValue* const value = find("distribution", key);
+      return value == nullptr ? std::string() : value->text;
+    };
+    if (const std::string address = text("address"); !address.empty() && address != "auto") {
+      plan_.option += concat({",master_addr=", address});
+    }
+    if (const std::string port = text("port"); !port.empty()) plan_.option += concat({",master_port=", port});
+    plan_.ray = RayCluster{std::nullopt, text("head_node_additional_args"), text("worker_node_additional_args")};
+    if (text::to_lower(text("include_dashboard")) == "true") plan_.ray->dashboard = text("dashboard_port");
+    return finish_option();
   }
 
   Result<void> roles(std::uint32_t nodes) {

@@ -115,6 +115,16 @@ struct SweepPlace {
   bool watched = false;  ///< a policy or a limit may end a trial early
 };
 
+/// The cluster of a job of kind ray, which `aml-dist ray` starts around the command.
+struct RayCluster {
+  std::optional<std::string> dashboard;  ///< its port; empty: one of the step's
+  std::string head_arguments;            ///< of `ray start`
+  std::string worker_arguments;
+
+  /// Words in front of the command.
+  [[nodiscard]] std::vector<std::string> words() const;
+};
+
 struct Plan {
   std::string source;                ///< the job file, as the user named it; empty: a command line
   std::vector<std::string> heading;  ///< sentences for the top of the script
@@ -124,6 +134,7 @@ struct Plan {
   commands::SlurmOptions step;  ///< of srun
   std::string option;           ///< after --aml-dist=; empty: a step without it
   std::variant<Program, ShellLine> command;
+  std::optional<RayCluster> ray;
   std::vector<Variable> environment;
   std::vector<OutputFolder> outputs;
   std::optional<Tracking> tracking;

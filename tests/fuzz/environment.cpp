@@ -77,7 +77,8 @@ struct Step {
 
 Step read_step(std::string_view line) {
   Input bytes(line);
-  constexpr std::array kinds = {launch::Kind::pytorch, launch::Kind::tensorflow, launch::Kind::mpi, launch::Kind::jax};
+  constexpr std::array kinds = {launch::Kind::pytorch, launch::Kind::tensorflow, launch::Kind::mpi, launch::Kind::jax,
+                                launch::Kind::ray};
   const std::uint32_t nodes = 1 + bytes.byte() % 8U;
   const std::uint32_t tasks = 1 + bytes.byte() % 4U;
   return {nodes, tasks, bytes.byte() % nodes, kinds[bytes.byte() % kinds.size()]};

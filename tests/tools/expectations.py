@@ -123,6 +123,8 @@ def environment(rank, host_of_rank, nodes, tasks_of_node, local_rank_of, option,
                 "OMPI_COMM_WORLD_LOCAL_RANK": local_rank_of[rank], "OMPI_COMM_WORLD_LOCAL_SIZE": tasks_of_node[host],
                 "MASTER_ADDRESS": address, "AZ_BATCHAI_MPI_MASTER_NODE": address, "AZ_BATCH_HOST_LIST": ",".join(nodes),
                 "AZUREML_NODE_COUNT": len(nodes), "AZUREML_CR_NODE_RANK": node_rank}
+    elif option.kind == "ray":
+        env |= {"WORLD_SIZE": len(nodes), "RAY_ADDRESS": f"{address}:{port}"}
     elif option.kind == "jax":
         env["JAX_COORDINATOR_ADDRESS"] = f"{address}:{port}"
         if option.gpus == 1:

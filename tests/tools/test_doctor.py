@@ -59,6 +59,16 @@ def test_a_healthy_step_per_node(tool):
     assert rows["torch", "srun"]["verdict"] == "skip"
 
 
+def test_a_step_of_ray(tool):
+    step = ["--aml-dist=ray", "--nodelist=n[1-2]", "--tasks-per-node=1"]
+    rows = doctor(tool, *step, status=0)
+    row = rows["ray", "aml-dist ray"]
+    assert (row["verdict"], row["size"], row["master"][:3]) == ("fine", 2, "n1:")
+    assert rows["torch", "srun"]["verdict"] == "skip"
+    for change, verdict in (("RAY_ADDRESS", "alone"), ("RAY_ADDRESS=127.0.0.1:6379", "hangs")):
+        assert doctor(tool, *step, "--env", change, status=1)["ray", "aml-dist ray"]["verdict"] == verdict
+
+
 def test_a_step_is_examined_for_what_it_is_for(tool):
     rows = doctor(tool, "--aml-dist=jax", *TWO_BY_TWO, status=0)
     assert {name for (name, _), row in rows.items() if row["verdict"] != "skip"} == {"jax", "amldist", "gpus"}

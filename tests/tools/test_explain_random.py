@@ -8,7 +8,8 @@ from layouts import one_task_per_node, random_layout
 
 SEED = 20261121
 BATCHES, IN_BATCH = 12, 100
-KINDS = [("pytorch", False), ("pytorch", True), ("mpi", False), ("mpi", True), ("tensorflow", False), ("jax", False)]
+KINDS = [("pytorch", False), ("pytorch", True), ("mpi", False), ("mpi", True), ("tensorflow", False), ("jax", False),
+         ("ray", True)]
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))

@@ -149,6 +149,10 @@ std::optional<int> ChildProcess::reap(int options) const noexcept {
   return end.si_code == CLD_EXITED ? end.si_status : 128 + end.si_status;
 }
 
+void ChildProcess::kill_group(int signal) const noexcept {
+  if (id_ != none) static_cast<void>(::kill(-id_, signal));
+}
+
 int ChildProcess::wait() noexcept {
   if (id_ == none) return status_;
   status_ = reap(0).value_or(0);

@@ -60,6 +60,9 @@ class ChildProcess {
   /// process has waited for it and its number is in use again (slurmstepd waits for every child that it finds).
   void kill(int signal) const noexcept;
 
+  /// The same to all of the process group that it leads.
+  void kill_group(int signal) const noexcept;
+
   /// Waits until it has ended. Returns its shell_status(); calling it again returns the same.
   int wait() noexcept;
   /// The same, if it ends before `deadline`; else nullopt.

@@ -17,7 +17,7 @@ using text::concat;
 
 /// The first names identify a process and its peers. A value from outside the step is never right, so each is set or
 /// removed. Only an aml-dist step of another kind sets the others: they are removed if its stamp is present.
-constexpr std::array<std::string_view, 28> names = {
+constexpr std::array<std::string_view, 29> names = {
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",
@@ -43,6 +43,7 @@ constexpr std::array<std::string_view, 28> names = {
     "MASTER_PORT",
     "MASTER_ADDRESS",
     "JAX_LOCAL_DEVICE_IDS",
+    "RAY_ADDRESS",
     "AZUREML_NODE_COUNT",
     "AZUREML_CR_NODE_RANK",
     "AMLDIST_BACKEND",
@@ -69,6 +70,8 @@ Translator translator_for(Kind kind) {
       return translate_tensorflow;
     case Kind::jax:
       return translate_jax;
+    case Kind::ray:
+      return translate_ray;
     case Kind::none:
       break;
   }
@@ -215,6 +218,12 @@ Result<void> check_counts(const Spec& spec, const TaskMap& map) {
       return count_mismatch(counts.processes_per_node_key, *counts.processes_per_node, is,
                             concat({"use srun --ntasks-per-node=", std::to_string(*counts.processes_per_node)}));
     }
+  }
+  if (spec.kind == Kind::ray && map.most_tasks_on_a_node() > 1) {
+    return Error{
+        Errc::mismatch,
+        concat({"kind ray starts one Ray on each node but a node has ", text::count(map.most_tasks_on_a_node(), "task"),
+                ": use srun --ntasks-per-node=1, and --cpus-per-task=N for the CPUs that Ray may use"})};
   }
   if (spec.launch == Launch::per_node && map.most_tasks_on_a_node() > 1) {
     return Error{Errc::mismatch,

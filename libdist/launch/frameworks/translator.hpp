@@ -29,5 +29,6 @@ Result<void> translate_pytorch(const TaskFacts& task, EnvironmentPatch& patch);
 Result<void> translate_mpi(const TaskFacts& task, EnvironmentPatch& patch);
 Result<void> translate_tensorflow(const TaskFacts& task, EnvironmentPatch& patch);
 Result<void> translate_jax(const TaskFacts& task, EnvironmentPatch& patch);
+Result<void> translate_ray(const TaskFacts& task, EnvironmentPatch& patch);
 
 }  // namespace amldist::launch

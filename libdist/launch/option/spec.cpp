@@ -21,7 +21,7 @@ struct KindName {
 constexpr std::array kind_names = {
     KindName{"pytorch", Kind::pytorch}, KindName{"tensorflow", Kind::tensorflow},
     KindName{"mpi", Kind::mpi},         KindName{"jax", Kind::jax},
-    KindName{"none", Kind::none},
+    KindName{"ray", Kind::ray},         KindName{"none", Kind::none},
 };
 
 /// In the order of RdmaPairs.
@@ -163,7 +163,8 @@ Result<void> set_processes_per_node(Spec& spec, std::string_view key, std::strin
 // ---- table of keys ----
 
 constexpr unsigned bit(Kind kind) { return 1U << static_cast<unsigned>(kind); }
-constexpr unsigned any_kind = bit(Kind::pytorch) | bit(Kind::tensorflow) | bit(Kind::mpi) | bit(Kind::jax);
+constexpr unsigned any_kind =
+    bit(Kind::pytorch) | bit(Kind::tensorflow) | bit(Kind::mpi) | bit(Kind::jax) | bit(Kind::ray);
 constexpr unsigned launchers = bit(Kind::pytorch) | bit(Kind::mpi);
 
 using Setter = Result<void> (*)(Spec&, std::string_view key, std::string_view value);
@@ -188,7 +189,7 @@ using C = CountAssertions;
 constexpr std::array keys = {
     Key{"launch", "per-process|per-node", "who starts the processes (per-node: pytorch, mpi)", any_kind,
         plain<set_launch>},
-    Key{"slurm_env", "hide|keep", "per node: hide Slurm's task variables from the launcher", launchers,
+    Key{"slurm_env", "hide|keep", "per node: hide Slurm's task variables from the launcher", launchers | bit(Kind::ray),
         plain<set_slurm_env>},
     Key{"nproc_per_node", "N|auto|gpu|cpu", "per node: processes that the launcher starts", launchers,
         plain<set_nproc_per_node>},
@@ -278,7 +279,11 @@ Result<void> apply_key(Spec& spec, std::string_view piece, std::array<bool, keys
 /// Checks that need more than one key.
 Result<void> check_together(const Spec& spec) {
   const bool per_node = spec.launch == Launch::per_node;
-  if (per_node && (bit(spec.kind) & launchers) == 0) {
+  if (spec.kind == Kind::ray && !per_node) {
+    return invalid(
+        "launch=per-process is not supported for kind 'ray': drop it, one task on each node starts Ray there");
+  }
+  if (per_node && spec.kind != Kind::ray && (bit(spec.kind) & launchers) == 0) {
     return invalid(concat({"launch=per-node is not supported for kind '", to_string(spec.kind),
                            "': use launch=per-process, or kind pytorch or mpi"}));
   }
@@ -359,6 +364,7 @@ Result<Spec> parse_spec(std::string_view text) {
     if (pieces.size() > 1) return invalid("kind 'none' takes no keys: write --aml-dist=none");
     return spec;
   }
+  if (spec.kind == Kind::ray) spec.launch = Launch::per_node;
   std::array<bool, keys.size()> seen{};
   for (std::size_t i = 1; i < pieces.size(); ++i) {
     if (auto status = apply_key(spec, pieces[i], seen); !status) return status.error();
@@ -379,6 +385,7 @@ std::string option_help() {
       "  tensorflow   the same and TF_CONFIG\n"
       "  mpi          the same and the OMPI_COMM_WORLD_* and AZ_* names\n"
       "  jax          the same and JAX_COORDINATOR_ADDRESS\n"
+      "  ray          MASTER_ADDR, MASTER_PORT, NODE_RANK, WORLD_SIZE (nodes), RAY_ADDRESS: for aml-dist ray\n"
       "  none         no environment for this step\n"
       "  help         this text\n\n"
       "Keys:\n";

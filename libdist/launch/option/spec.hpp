@@ -19,8 +19,9 @@
 
 namespace amldist::launch {
 
-/// The job kinds of Azure ML, and jax. `none` switches the option off.
-enum class Kind { none, pytorch, tensorflow, mpi, jax };
+/// The job kinds of Azure ML, and jax. `none` switches the option off. ray has one task on each node: its Launch is
+/// always per_node.
+enum class Kind { none, pytorch, tensorflow, mpi, jax, ray };
 
 /// Who starts the processes of a node: Slurm starts each one, or starts one launcher per node that does.
 enum class Launch { per_process, per_node };

@@ -1,6 +1,7 @@
 #include "launch/rendezvous/rendezvous.hpp"
 
 #include "base/text/text.hpp"
+#include "launch/rendezvous/ray_port.hpp"
 #include "launch/rendezvous/stamp.hpp"
 #include "launch/rendezvous/step_port.hpp"
 
@@ -28,6 +29,14 @@ struct PortChoice {
   Origin origin;
 };
 
+/// Slurm's reserved ports are not enough for Ray: a step has one or two, and its neighbour the next ones.
+Result<PortChoice> choose_block(const RendezvousFacts& facts) {
+  const std::uint16_t first = step_port_block(facts.ports, facts.job, facts.step_id, ray_ports);
+  if (first != 0) return PortChoice{first, Origin::computed};
+  return Error{Errc::unavailable, concat({"the site's port_range has no ", std::to_string(ray_ports),
+                                          " successive ports for Ray: give master_port=N"})};
+}
+
 Result<PortChoice> choose_port(const Spec& spec, const RendezvousFacts& facts, const EnvironmentReader& environment) {
   if (spec.master_port) return PortChoice{*spec.master_port, Origin::option};
   if (const auto own = users_own(environment, "MASTER_PORT")) {
@@ -38,6 +47,7 @@ Result<PortChoice> choose_port(const Spec& spec, const RendezvousFacts& facts, c
     }
     return PortChoice{static_cast<std::uint16_t>(*port), Origin::environment};
   }
+  if (spec.kind == Kind::ray) return choose_block(facts);
   if (const auto reserved = reserved_port(environment, PortPurpose::master))
     return PortChoice{*reserved, Origin::reserved};
   if (facts.ports.empty()) {
@@ -73,6 +83,11 @@ Result<Rendezvous> settle(const Spec& spec, const RendezvousFacts& facts, const 
   }
   const auto port = choose_port(spec, facts, environment);
   if (!port) return port.error();
+  if (constexpr int last = 65536 - ray_ports; spec.kind == Kind::ray && port->port > last) {
+    return Error{Errc::mismatch, concat({"MASTER_PORT=", std::to_string(port->port), " leaves no room for the ",
+                                         std::to_string(ray_ports), " ports of Ray: give a master_port of at most ",
+                                         std::to_string(last)})};
+  }
   Rendezvous rendezvous{std::move(address.value), port->port, address.origin, port->origin, facts.node_hosts};
   const bool own_address = rendezvous.address_origin == Origin::environment;
   const bool own_port = rendezvous.port_origin == Origin::environment;

@@ -52,18 +52,33 @@ std::uint32_t offset_of(PortPurpose purpose, std::uint32_t count) noexcept {
   return 0;
 }
 
-}  // namespace
-
-std::uint16_t step_port(const PortRanges& ports, const JobName& job, std::uint32_t step_id,
-                        PortPurpose purpose) noexcept {
+std::uint64_t hash_of(const JobName& job) noexcept {
   Fnv1a hash;
   hash.add(job.cluster);
   hash.add(job.job_id);
   hash.add(job.restarts);
+  return hash.value();
+}
+
+}  // namespace
+
+std::uint16_t step_port(const PortRanges& ports, const JobName& job, std::uint32_t step_id,
+                        PortPurpose purpose) noexcept {
   const std::uint32_t count = ports.size();
-  const std::uint64_t start = hash.value() % count;
+  const std::uint64_t start = hash_of(job) % count;
   const std::uint64_t stride = stride_for(count);
   return ports.at(static_cast<std::uint32_t>((start + stride * step_id + offset_of(purpose, count)) % count));
+}
+
+std::uint16_t step_port_block(const PortRanges& ports, const JobName& job, std::uint32_t step_id,
+                              std::uint32_t length) noexcept {
+  const std::uint32_t blocks = ports.size() / length;
+  for (std::uint32_t attempt = 0; attempt < blocks; ++attempt) {
+    const auto block = static_cast<std::uint32_t>((hash_of(job) % blocks + step_id % blocks + attempt) % blocks);
+    const std::uint16_t first = ports.at(block * length);
+    if (ports.at(block * length + length - 1) - first == static_cast<int>(length) - 1) return first;
+  }
+  return 0;
 }
 
 std::uint16_t port_beside(std::uint16_t master_port, const PortRanges& ports) noexcept {

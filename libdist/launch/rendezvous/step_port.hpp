@@ -28,6 +28,12 @@ enum class PortPurpose : std::uint8_t {
 [[nodiscard]] std::uint16_t step_port(const PortRanges& ports, const JobName& job, std::uint32_t step_id,
                                       PortPurpose purpose = PortPurpose::master) noexcept;
 
+/// The first of `length` successive ports, for a step that needs that many on each node. Blocks of one length coincide
+/// or are disjoint, and those of successive steps of a job are disjoint while there are enough. 0: `ports` has no such
+/// block.
+[[nodiscard]] std::uint16_t step_port_block(const PortRanges& ports, const JobName& job, std::uint32_t step_id,
+                                            std::uint32_t length) noexcept;
+
 /// The port at which libdist's ranks meet if all that they share is MASTER_PORT: 48 above it, the same offset as
 /// PortPurpose::bootstrap, or 48 below if that exceeds the largest port. MASTER_PORT itself belongs to the program's
 /// framework. With `ports`, which a site gives, one of these.

@@ -97,6 +97,18 @@ TEST(Rendezvous, RefusesWhatCannotBeAnAddressOrAPort) {
   }
 }
 
+TEST(Rendezvous, RayHasABlockOfPortsThatIsNotSlurms) {
+  Spec ray;
+  ray.kind = Kind::ray;
+  const auto block = settled(ray, {{"SLURM_STEP_RESV_PORTS", "12001"}}).rendezvous;
+  EXPECT_EQ(block.port_origin, Origin::computed);
+  std::vector<std::string> notes;
+  EXPECT_TRUE(settle(ray, facts(), environment({{"MASTER_PORT", "65524"}}), notes));
+  const auto high = settle(ray, facts(), environment({{"MASTER_PORT", "65525"}}), notes);
+  ASSERT_FALSE(high);
+  EXPECT_NE(high.error().message.find("of at most 65524"), std::string::npos) << high.error().message;
+}
+
 TEST(Rendezvous, EmptyVariablesAreNotTheUsers) {
   EXPECT_EQ(settled({}, {{"MASTER_ADDR", ""}, {"MASTER_PORT", ""}}).rendezvous.address, "10.0.0.1");
 }

@@ -32,6 +32,15 @@ TEST(Spec, KindAloneMeansPerProcess) {
   }
 }
 
+TEST(Spec, RayIsPerNodeAlways) {
+  for (const char* const text : {"ray", "ray,launch=per-node", "ray,slurm_env=keep", "ray,master_port=6379"}) {
+    const auto spec = parse_spec(text);
+    ASSERT_TRUE(spec) << text;
+    EXPECT_EQ(spec->kind, Kind::ray);
+    EXPECT_EQ(spec->launch, Launch::per_node) << text;
+  }
+}
+
 TEST(Spec, ReadsEveryKey) {
   const auto spec = parse_spec(
       "pytorch,launch=per-node,slurm_env=keep,nproc_per_node=4,backend=Nccl,master_addr=name,master_port=6105,"
@@ -87,7 +96,7 @@ std::vector<BadOption> bad_options() {
       {"", "is empty"},
       {"pytorhc", "did you mean 'pytorch'?"},
       {"PYTORCH", "did you mean 'pytorch'?"},
-      {"horovod", "use one of pytorch, tensorflow, mpi, jax, none, help"},
+      {"horovod", "use one of pytorch, tensorflow, mpi, jax, ray, none, help"},
       {" pytorch", "unknown kind ' pytorch'"},
       {",launch=per-node", "the kind is missing"},
       {"pytorch,", "a key is missing"},
@@ -107,6 +116,8 @@ std::vector<BadOption> bad_options() {
       {"jax,nproc_per_node=2", "does not apply to kind 'jax'"},
       {"jax,launch=per-node", "is not supported for kind 'jax'"},
       {"tensorflow,launch=per-node", "is not supported for kind 'tensorflow'"},
+      {"ray,launch=per-process", "one task on each node starts Ray there"},
+      {"ray,nproc_per_node=2", "does not apply to kind 'ray'"},
       {"pytorch,nproc_per_node=2", "needs launch=per-node"},
       {"pytorch,launch=per-node,nproc_per_node=0", "from 1 to 65536"},
       {"pytorch,master_port=0", "from 1 to 65535"},
@@ -166,6 +177,7 @@ TEST(Spec, HelpNamesEveryKeyAndFitsATerminal) {
                                  "tensorflow",
                                  "mpi",
                                  "jax",
+                                 "ray",
                                  "none",
                                  "launch=",
                                  "slurm_env=",

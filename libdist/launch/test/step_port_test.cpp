@@ -98,6 +98,24 @@ TEST(ReservedPort, IsTheFirstForTheMasterAndTheLastForTheFabricCheck) {
   EXPECT_EQ(reserved_port(environment({}), PortPurpose::master), std::nullopt);
 }
 
+TEST(StepPortBlock, LiesInTheRangeAndApartFromTheNextSteps) {
+  for (const char* const text : {"20000-29999", "20000-20059", "20000-20024", "1000-1009,3000,5000-5030"}) {
+    const PortRanges range = ports(text);
+    std::set<std::uint16_t> seen;
+    for (std::uint32_t step = 0; step < 2; ++step) {
+      const std::uint16_t first = step_port_block(range, {"c", 7, 0}, step, 12);
+      ASSERT_NE(first, 0) << text;
+      for (std::uint16_t port = first; port < first + 12; ++port) {
+        EXPECT_TRUE(range.contains(port)) << text;
+        seen.insert(port);
+      }
+    }
+    EXPECT_TRUE(seen.size() == 24 || range.size() < 48) << text;
+  }
+  EXPECT_EQ(step_port_block(ports("20000-20010"), {"c", 7, 0}, 0, 12), 0) << "eleven ports";
+  EXPECT_EQ(step_port_block(ports("20000-20008,20100-20108"), {"c", 7, 0}, 0, 12), 0) << "no twelve in a row";
+}
+
 TEST(PortBeside, IsWhereTheBootstrapIsInAStepsOwnPorts) {
   EXPECT_EQ(port_beside(29500), 29548);
   EXPECT_EQ(port_beside(65487), 65535);

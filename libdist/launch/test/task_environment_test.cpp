@@ -68,9 +68,9 @@ TEST(TaskEnvironment, NoNameOfAnotherKindTellsAnotherIdentity) {
 }
 
 TEST(TaskEnvironment, AStepWithoutAKindKeepsNothingOfAnOuterOne) {
-  const Variables user = {{"HOME", "/home/u"}, {"SLURM_NTASKS_PER_NODE", "2"}, {"NCCL_DEBUG", "WARN"}};
-  for (const char* const option : {"pytorch", "mpi", "tensorflow", "jax"}) {
-    const StepPlan step = plan(option, placement("n[1-2]", {0, 0, 1, 1}));
+  const Variables user = {{"HOME", "/home/u"}, {"SLURM_NTASKS_PER_NODE", "1"}, {"NCCL_DEBUG", "WARN"}};
+  for (const char* const option : {"pytorch", "mpi", "tensorflow", "jax", "ray"}) {
+    const StepPlan step = plan(option, placement("n[1-4]", {0, 1, 2, 3}));
     const Variables inside = task(step, 1, user);
     EXPECT_EQ(applied(without_outer_step(environment(inside)), inside), user) << option;
   }
@@ -231,6 +231,31 @@ TEST(TaskEnvironment, JaxIsToldItsCoordinatorAndItsOwnGpus) {
             "0,1");
   EXPECT_FALSE(task(step, 1, {{"CUDA_VISIBLE_DEVICES", "0,1"}}).contains("JAX_LOCAL_DEVICE_IDS"))
       << "all tasks see all GPUs: JAX's own choice, LOCALID, is right";
+}
+
+TEST(TaskEnvironment, RayCountsNodesAndHidesRanks) {
+  const StepPlan step = plan("ray", placement("n[1-2]", {0, 1}));
+  const Variables inherited = {{"SLURM_NTASKS", "2"}, {"SLURM_STEP_ID", "3"}, {"RANK", "7"}, {"RAY_ADDRESS", "old:1"}};
+  EXPECT_EQ(task(step, 1, inherited), (Variables{{"MASTER_ADDR", "10.0.0.1"},
+                                                 {"MASTER_PORT", "20001"},
+                                                 {"NODE_RANK", "1"},
+                                                 {"WORLD_SIZE", "2"},
+                                                 {"RAY_ADDRESS", "10.0.0.1:20001"},
+                                                 {"AZ_BATCH_MASTER_NODE", "10.0.0.1:20001"},
+                                                 {"SLURM_NTASKS_PER_NODE", "1"},
+                                                 {"AMLDIST_HIDDEN_SLURM_NTASKS", "2"},
+                                                 {"AMLDIST_HIDDEN_SLURM_STEP_ID", "3"},
+                                                 {"AMLDIST_STAMP", stamp(step)}}));
+  const auto two = check_counts(parse_spec("ray").value(), placement("n1", {0, 0}).map);
+  ASSERT_FALSE(two);
+  EXPECT_NE(two.error().message.find("use srun --ntasks-per-node=1"), std::string::npos) << two.error().message;
+}
+
+TEST(TaskEnvironment, ARayAddressOfTheUsersStaysInOtherKinds) {
+  const StepPlan step = plan("pytorch", placement("n[1-2]", {0, 1}));
+  EXPECT_EQ(task(step, 0, {{"RAY_ADDRESS", "ray://far:1"}}).at("RAY_ADDRESS"), "ray://far:1");
+  const Variables inside = task(plan("ray", placement("n[1-2]", {0, 1})), 0);
+  EXPECT_FALSE(task(step, 0, inside).contains("RAY_ADDRESS")) << "an outer step's";
 }
 
 TEST(TaskEnvironment, NoneChangesNothing) {

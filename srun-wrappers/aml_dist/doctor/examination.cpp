@@ -18,8 +18,9 @@ enum Kinds : unsigned {
   for_mpi = 2,
   for_tensorflow = 4,
   for_jax = 8,
+  for_ray = 16,
   for_torch = for_pytorch | for_mpi,
-  for_any = 15,
+  for_any = 31,
 };
 
 struct Row {
@@ -33,7 +34,7 @@ struct Row {
 /// Checks of the machine, which belong to no launcher.
 constexpr std::string_view no_launcher = "-";
 
-constexpr std::array<Row, 25> rows = {{
+constexpr std::array<Row, 26> rows = {{
     {"torch", "srun", for_torch, examine_torch, nullptr},
     {"torch", "torchrun", for_pytorch, examine_torch, start_torchrun},
     {"torch", "torch.distributed.launch", for_pytorch, examine_torch, start_torch_launch},
@@ -54,6 +55,7 @@ constexpr std::array<Row, 25> rows = {{
     {"tensorflow", "srun", for_tensorflow, examine_tensorflow, nullptr},
     {"keras", "srun", for_tensorflow, examine_keras, nullptr},
     {"jax", "srun", for_jax, examine_jax, nullptr},
+    {"ray", "aml-dist ray", for_ray, examine_ray, nullptr},
     {"gloo", no_launcher, for_torch, examine_gloo, nullptr},
     {"nccl", no_launcher, for_torch, examine_nccl, nullptr},
     {"amldist", no_launcher, for_any, examine_amldist, nullptr},
@@ -72,6 +74,8 @@ unsigned bit_of(launch::Kind kind) {
       return for_tensorflow;
     case launch::Kind::jax:
       return for_jax;
+    case launch::Kind::ray:
+      return for_ray;
     case launch::Kind::none:
       break;
   }
@@ -81,7 +85,7 @@ unsigned bit_of(launch::Kind kind) {
 std::string kinds_in_words(unsigned kinds) {
   if (kinds == for_torch) return "pytorch or mpi";
   for (const launch::Kind kind :
-       {launch::Kind::pytorch, launch::Kind::mpi, launch::Kind::tensorflow, launch::Kind::jax}) {
+       {launch::Kind::pytorch, launch::Kind::mpi, launch::Kind::tensorflow, launch::Kind::jax, launch::Kind::ray}) {
     if (kinds == bit_of(kind)) return std::string(to_string(kind));
   }
   return "any kind";
@@ -97,8 +101,10 @@ std::string why_not(const Row& row, const TaskContext& here, const Selection& se
   if (here.start() == Start::per_process && row.start != nullptr) {
     return "srun starts every process, and each launcher would start all processes again: use launch=per-node for it";
   }
-  // Lightning starts the processes of its node itself; any other framework started without a launcher lacks its ranks.
-  if (here.start() == Start::per_node && row.start == nullptr && row.framework != "lightning") {
+  // Lightning and aml-dist ray start the processes of their node themselves; anything else started without a launcher
+  // lacks its ranks.
+  if (here.start() == Start::per_node && row.start == nullptr && row.framework != "lightning" &&
+      row.framework != "ray") {
     return "with launch=per-node the processes get their ranks from a launcher";
   }
   return {};
@@ -147,7 +153,7 @@ Result<std::vector<FrameworkResult>> examine(const TaskContext& here, const Sele
   const std::string asked = concat({selection.framework, " ", selection.launcher});
   return Error{Errc::invalid_argument,
                concat({"the doctor does not know ", text::quote(text::trim(asked)), ": frameworks are ", names,
-                       ", launchers srun, torchrun, torch.distributed.launch, accelerate launch"})};
+                       ", launchers srun, torchrun, torch.distributed.launch, accelerate launch, aml-dist ray"})};
 }
 
 }  // namespace amldist::doctor

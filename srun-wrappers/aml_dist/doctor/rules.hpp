@@ -27,6 +27,7 @@ FrameworkResult examine_mpi4py(const TaskContext& here);
 FrameworkResult examine_tensorflow(const TaskContext& here);
 FrameworkResult examine_keras(const TaskContext& here);
 FrameworkResult examine_jax(const TaskContext& here);
+FrameworkResult examine_ray(const TaskContext& here);
 FrameworkResult examine_gloo(const TaskContext& here);
 FrameworkResult examine_nccl(const TaskContext& here);
 FrameworkResult examine_amldist(const TaskContext& here);

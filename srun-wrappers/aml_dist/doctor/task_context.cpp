@@ -29,7 +29,7 @@ std::optional<launch::Kind> kind_of(const EnvironmentReader& environment) {
   const bool same_job = words[0] == environment("SLURM_JOB_ID") || environment("SLURM_HET_SIZE");
   if (words.size() != 2 || !same_job || words[1] != step) return std::nullopt;
   for (const launch::Kind kind :
-       {launch::Kind::pytorch, launch::Kind::mpi, launch::Kind::tensorflow, launch::Kind::jax}) {
+       {launch::Kind::pytorch, launch::Kind::mpi, launch::Kind::tensorflow, launch::Kind::jax, launch::Kind::ray}) {
     if (stamp->value_of("kind") == to_string(kind)) return kind;
   }
   return std::nullopt;

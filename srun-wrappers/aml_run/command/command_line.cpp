@@ -78,7 +78,8 @@ class Reader {
     for (const auto& [name, field] :
          {std::pair("--dry-run", &line_.dry_run), std::pair("--wait,-W", &line_.wait), std::pair("--json", &line_.json),
           std::pair("--literal", &line_.literal), std::pair("--snapshot", &line_.snapshot),
-          std::pair("--test-only", &line_.test_only), std::pair("--new-job", &line_.new_job)}) {
+          std::pair("--test-only", &line_.test_only), std::pair("--new-job", &line_.new_job),
+          std::pair("--dashboard", &line_.dashboard)}) {
       parser_.add_switch(name, [to = field](const std::string&) { *to = true; });
     }
     parser_.add_switch("--no-expand", [this](const std::string&) { line_.expand = false; });
@@ -195,12 +196,13 @@ std::string help_text() {
 aml-run [OPTION]... JOB.yml
 aml-run [OPTION]... -- COMMAND [ARGUMENT]...
 
-  --kind KIND[,KEY=VALUE]  pytorch (default of a command), mpi, tensorflow, jax, none; help for all
+  --kind KIND[,KEY=VALUE]  pytorch (default), mpi, tensorflow, jax, ray, none; help for all
   --set PATH=VALUE         change a key of the job file
   --literal                a value of ${{...}} is one word, whatever bash makes of it
   --setup LINE             a line of bash in front of the program (module load ...)
   --mpi TYPE               srun's --mpi (kind mpi: pmix)
   --instance-types FILE    what instance types and computes are on this cluster
+  --dashboard              kind ray: with Ray's dashboard; its address is in the job's output
   --no-expand              leave $RANK and its like in a command's arguments alone
   --dry-run                print the batch script
   -W, --wait               follow the job; its exit status becomes ours; Ctrl-C asks

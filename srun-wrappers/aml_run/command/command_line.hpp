@@ -34,6 +34,7 @@ struct CommandLine {
   std::string download_path;  ///< where --download puts the folder; empty: the working folder
   std::string metric;         ///< --metric-pattern: how a trial reports its metric in its log
   bool expand = true;
+  bool dashboard = false;  ///< Ray's
   bool new_job = false;
 };
 

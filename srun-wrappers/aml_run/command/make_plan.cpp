@@ -117,6 +117,31 @@ std::string record_of(const commands::SlurmOptions& job) {
   return (is_plain ? here / job.value_of("chdir") / folder : here) / ".aml-run-";
 }
 
+/// A command that starts Ray itself: `aml-dist ray`, `ray symmetric-run`.
+bool starts_ray(const Plan& plan) {
+  const auto* const program = std::get_if<Program>(&plan.command);
+  if (program == nullptr || program->words.size() < 2) return false;
+  const std::string name = std::filesystem::path(program->words[0]).filename().string();
+  return (name == "aml-dist" && program->words[1] == "ray") || (name == "ray" && program->words[1] == "symmetric-run");
+}
+
+/// Kind ray: `aml-dist ray` starts the cluster around the command.
+Result<void> complete_ray(const CommandLine& line, Plan& plan) {
+  const bool is_ray = text::split(plan.option, ',').front() == "ray";
+  if (!is_ray) plan.ray.reset();
+  else if (!plan.ray && !starts_ray(plan)) plan.ray.emplace();
+  if (plan.ray && plan.job.value_of("cpus-per-task").empty() && plan.job.value_of("exclusive").empty()) {
+    plan.warnings.emplace_back("without --cpus-per-task=N Ray has one CPU on each node");
+  }
+  if (!line.dashboard) return {};
+  if (!plan.ray) {
+    return Error{Errc::invalid_argument,
+                 "--dashboard is Ray's: give --kind ray, or a job file with distribution.type ray"};
+  }
+  if (!plan.ray->dashboard) plan.ray->dashboard.emplace();
+  return {};
+}
+
 }  // namespace
 
 void use_snapshot(const std::string& to, Plan& plan) {
@@ -135,6 +160,7 @@ Result<Plan> finish_plan(const CommandLine& line, Plan plan, bool as_step) {
     plan.step.set(cpus->name, cpus->value);
   }
   plan.setup = line.setup;
+  if (auto status = complete_ray(line, plan); !status) return status.error();
   const auto spec = plan.option.empty() ? Result<launch::Spec>(launch::Spec{}) : launch::parse_spec(plan.option);
   if (!spec) return spec.error();
   // In an allocation srun inherits the options that are not given.

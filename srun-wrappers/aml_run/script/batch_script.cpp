@@ -192,7 +192,8 @@ std::string shell_step(const Plan& plan, const FilledText& line, const std::vect
   if (plan.conda && plan.container) out += "command=\"PATH=$(printf %q \"$conda_folder\")/bin:\\$PATH; $command\"\n";
   out += concat({"\n", srun_of(plan), " "});
   for (const std::string& option : options) out += shell::quote(option) + " ";
-  return concat({out, plan.container ? container_words(*plan.container) : std::string(), "bash -c \"$command\"\n"});
+  return concat({out, plan.container ? container_words(*plan.container) : std::string(),
+                 plan.ray ? shell::join(plan.ray->words()) + " " : std::string(), "bash -c \"$command\"\n"});
 }
 
 /// Which words belong to srun's options, and which to the program.
@@ -200,7 +201,8 @@ std::string program_step(const Plan& plan, const Program& command, const std::ve
   std::vector<std::string> program;
   const bool expand =
       command.expand && !plan.option.empty() && std::ranges::any_of(command.words, commands::mentions_task_variable);
-  if (expand) program = {commands::sibling_program("aml-dist"), "exec", "--"};
+  if (plan.ray) program = plan.ray->words();
+  if (expand) program.insert(program.end(), {commands::sibling_program("aml-dist"), "exec", "--"});
   program.insert(program.end(), command.words.begin(), command.words.end());
   const bool doubtful = std::ranges::any_of(program, shell::keeps_dollar);
   const std::string left = concat({srun_of(plan), options.empty() ? "" : " ", shell::join(options)});

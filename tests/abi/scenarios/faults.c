@@ -368,8 +368,8 @@ void scenario_task_refusal_ends_step(void) {
  */
 void scenario_clock_jumps(void) {
   static const int ends[] = {0, 0, 7, 0};
-  static const char* const options[] = {"pytorch", "pytorch,process_count=77", "mpi", "jax",
-                                        "tensorflow,worker_count=3,parameter_server_count=1"};
+  static const char* const options[] = {
+      "pytorch", "pytorch,process_count=77", "mpi", "jax", "ray", "tensorflow,worker_count=3,parameter_server_count=1"};
   for (size_t i = 0; i < sizeof options / sizeof *options; ++i) {
     struct step step = usual_step;
     step.option = options[i];

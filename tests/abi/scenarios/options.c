@@ -26,7 +26,8 @@ static const char* const malformed[] = {
     "pytorch,node_count=4294967297", "pytorch,verbose=1", "pytorch,rdma=maybe", "pytorch,nproc_per_node=0",
     "pytorch,launch=per-node,nproc_per_node=many", "tensorflow,chief_count=2",
     /* together */
-    "none,verbose", "tensorflow,launch=per-node", "jax,launch=per-node", "pytorch,nproc_per_node=4",
+    "none,verbose", "tensorflow,launch=per-node", "jax,launch=per-node", "ray,launch=per-process",
+    "pytorch,nproc_per_node=4",
     /* hostile */
     "%s%n%n%n", "pytorch,%s%n%n%n=%n", "../../", "../../../../etc/passwd", "pytorch,master_addr=../../etc", "$(reboot)",
     "`reboot`", "pytorch,backend=$(reboot)", "\n", "pytorch\n", "pytorch,\nverbose", "a\nb\nc\nd",

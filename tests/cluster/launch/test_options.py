@@ -16,6 +16,7 @@ BAD = [
     ("pytorch,%s%s%n%n=1", "unknown key '%s%s%n%n'"),
     ("jax,launch=per-node", "is not supported for kind 'jax'"),
     ("none,verbose", "takes no keys"),
+    ("ray,launch=per-process", "one task on each node starts Ray there"),
 ]
 SUBMITTERS = ["srun -N1 -n1", "sbatch -N1 --wrap true", "salloc -N1 true"]
 
@@ -110,12 +111,12 @@ def test_none_leaves_nothing(cluster):
 
 def test_none_inside_a_step_keeps_nothing_of_it(cluster):
     inner = "srun --overlap -N1 -n1 --aml-dist=none env"
-    for outer in ("pytorch", "mpi", "tensorflow", "jax", "pytorch,launch=per-node"):
+    for outer in ("pytorch", "mpi", "tensorflow", "jax", "ray", "pytorch,launch=per-node"):
         done = cluster.run(f"srun -N1 -n1 --mpi=none --aml-dist={outer} bash -c 'export KEPT=yes; {inner}'")
         assert done.status == 0, str(done)
         names = {line.partition("=")[0] for line in done.out.splitlines()}
         assert "KEPT" in names and "SLURM_NTASKS" in names
-        assert not [name for name in names if re.match("RANK|LOCAL_|WORLD_|NODE_RANK|GROUP_|PET_|OMPI_COMM|TF_CONFIG|JAX_|AZ_|"
+        assert not [name for name in names if re.match("RANK|LOCAL_|WORLD_|NODE_RANK|GROUP_|PET_|OMPI_COMM|TF_CONFIG|JAX_|RAY_|AZ_|"
                                                        "MASTER_|AMLDIST_", name)], str(done)
 
 

@@ -34,6 +34,7 @@ ELSEWHERE = [
     (r"cp -r contrib/examples .*|cat train_ddp-\*\.out", "tests/frameworks/test_examples.py::check_ddp"),
     (r"PROCESSES=4 sbatch train_launch.sbatch", "tests/frameworks/test_examples.py::DDP"),
     (r"srun --job-name=train .* train_lightning.py", "tests/frameworks/test_examples.py::test_lightning_without_a_batch_script"),
+    (r"srun .* aml-dist ray .*", "tests/frameworks/test_ray.py::test_a_driver_on_all_nodes"),
     (r"srun .* train_ddp.py", "tests/cluster/programs/test_training.py"),
     (r"aml-run pytorch.yml .*", "tests/cluster/programs/test_aml_run.py::test_pytorch_job_file_trains"),
     (r"aml-run (pipeline.yml .*|--(show|resume) train-1.*)",
