@@ -260,6 +260,7 @@ Recording describe(const RecorderHeader& header, const std::string& name) {
 }  // namespace
 
 const CommunicatorRecord* Recording::communicator(std::uint32_t slot) const noexcept {
+  if (slot < communicators.size() && communicators[slot].slot == slot) return &communicators[slot];
   const auto found = std::ranges::find(communicators, slot, &CommunicatorRecord::slot);
   return found != communicators.end() ? &*found : nullptr;
 }

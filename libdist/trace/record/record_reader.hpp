@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,14 @@ enum class Writer {
   gone,     ///< dead, or it closed the recorder
 };
 
+/// Whether a rank has made its call after the same calls before (diagnosis/habit.hpp). The later ones weigh more.
+enum class Habit : std::uint8_t {
+  unknown,
+  broken,   ///< it made another call then
+  resized,  ///< it made the same call, of another size or with another root
+  kept,
+};
+
 /// The content of one file.
 struct Recording {
   std::string path;
@@ -74,12 +83,14 @@ struct Recording {
   Writer writer = Writer::gone;
   recorder_format::Ending ending = recorder_format::Ending::none;
   std::int64_t created_ns = 0;
-  std::int64_t latest_ns = 0;  ///< time of the last heartbeat
-  std::uint64_t recorded = 0;  ///< number of calls; the file has the newest of them
+  std::int64_t latest_ns = 0;                      ///< time of the last heartbeat
+  std::uint64_t recorded = 0;                      ///< number of calls; the file has the newest of them
+  std::optional<Habit> told_habit = std::nullopt;  ///< in what a node tells: of the oldest call that the rank waits in
   std::vector<CommunicatorRecord> communicators;
   /// Oldest first. A call of MPI that one thread waits in while others have gone on for a second or more is `enqueued`.
   std::vector<CallRecord> calls;
 
+  /// Slots ascend, so where all up to it are in use this is one look.
   [[nodiscard]] const CommunicatorRecord* communicator(std::uint32_t slot) const noexcept;
   /// The oldest call that the process waits in on a communicator without a slot; nullptr: none.
   [[nodiscard]] const CallRecord* unjudged_wait() const noexcept;
