@@ -126,4 +126,4 @@ def test_dumps_of_pytorchs_own_recorder_are_read(cluster, program, tool, workdir
     done = cluster.run(f"TORCH_FR_BUFFER_SIZE=100 srun -N1 -n3 --aml-dist=pytorch {python} {workdir}/dump.py")
     assert done.status == 0, done
     read = cluster.run(f"{tool} trace {workdir}/rank_0 {workdir}/rank_1 {workdir}/rank_2")
-    assert "world: allreduce #2 (4 float32, 16 bytes): rank 1 has not called it" in read.out, read
+    assert "allreduce #2 (4 float32, 16 bytes): rank 1 has not called it" in read.out, read

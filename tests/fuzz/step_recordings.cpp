@@ -117,8 +117,8 @@ bool tell(const std::string& folder) {
   }
   for (const trace::Stall& stall : find_stalls(step->recordings)) {
     require(!stall.missing.empty(), "somebody keeps the others waiting");
-    for (const trace::MissingRank& straggler : stall.missing)
-      require(!sentence(straggler).empty(), "a straggler is named");
+    for (const trace::MissingRank& missing : stall.missing)
+      require(!sentence(stall, missing).empty(), "a missing rank is named");
     require(!sentence(stall).empty(), "a stall is told");
   }
   return true;

@@ -37,6 +37,16 @@ def series_of_the_tools() -> set[str]:
     return found
 
 
+def test_the_service_is_bounded_and_in_a_sandbox():
+    unit = (MONITORING / "aml-dist-textfile.service").read_text()
+    for line in ("MemoryMax=", "TasksMax=", "CapabilityBoundingSet=", "NoNewPrivileges=yes", "ProtectSystem=strict", "ReadWritePaths="):
+        assert f"\n{line}" in unit, line
+    if not shutil.which("systemd-analyze"): pytest.skip("systemd-analyze is not installed")
+    done = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=50", MONITORING / "aml-dist-textfile.service"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0 or "Unknown command" in done.stderr, done.stdout[-300:] + done.stderr
+
+
 def dashboard() -> dict:
     return json.loads((MONITORING / "grafana-dashboard.json").read_text())
 

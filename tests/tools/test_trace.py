@@ -33,8 +33,8 @@ def test_the_rank_that_is_behind_is_named_with_operation_and_number(tool, tmp_pa
     lines = done.stdout.splitlines()
     assert lines[0].startswith("step 42.0: 4 ranks, recorders of 4 on 2 nodes")
     assert lines[2].split() == ["RANK", "HOST", "PROCESS", "CALLS", "CALL", "STATE", "SINCE"]
-    assert lines[-1] == ("allreduce #6 (1048576 float32, 4 MiB): rank 2 on node2 is gone after allreduce #5 (1048576 float32, 4 MiB); "
-                         "ranks 0,1,3 wait, for 10.0 s so far")
+    assert lines[-1] == ("allreduce #6 (1048576 float32, 4 MiB): rank 2 (local 0) on node2 is dead after allreduce #5 (1048576 float32, "
+                         "4 MiB); 3 ranks wait")
 
 
 def test_without_a_step_those_that_left_recorders_are_listed(tool, tmp_path):
@@ -169,11 +169,11 @@ def test_a_working_step_has_no_stall(tool, tmp_path):
     assert read_json(tool, str(tmp_path))["stalls"] == []
 
 
-def test_other_operations_and_missing_recorders_are_told(tool, tmp_path):
+def test_another_operation_is_told(tool, tmp_path):
     for rank in (0, 1, 2):
         waiting(working(rank, 4, 5), "barrier" if rank == 1 else "allreduce").write(tmp_path)
     (stall,) = read_json(tool, str(tmp_path))["stalls"]
-    assert {s["rank"]: s["why"] for s in stall["stragglers"]} == {1: "differs", 3: "no-recorder"}
+    assert {s["rank"]: s["why"] for s in stall["stragglers"]} == {1: "differs"}, "the first call that differs is the fault"
 
 
 def test_a_message_that_never_comes(tool, tmp_path):

@@ -10,6 +10,7 @@
 #include "base/text/tasks_per_node.hpp"
 #include "base/text/text.hpp"
 #include "step/messages/datagram.hpp"
+#include "trace/diagnosis/habit.hpp"
 
 namespace amldist::step {
 namespace {
@@ -67,6 +68,7 @@ std::string call_line(const CallRecord& call, std::size_t comm, std::int64_t now
                  " ",     std::to_string(call.tag),
                  " ",     std::to_string(static_cast<unsigned>(call.state)),
                  " ",     std::to_string(age_ms(call, now_ns)),
+                 " ",     std::to_string(call.ticket),
                  "\n"});
 }
 
@@ -144,6 +146,12 @@ std::string unjudged_lines(const Recording& recording, std::int64_t now_ns) {
   return comm_line(all) + call_line(told, 0, now_ns);
 }
 
+/// Of the oldest call that it waits in. Only a node has all calls of a rank.
+trace::Habit habit_of_wait(const Recording& recording) {
+  const auto call = std::ranges::find(recording.calls, State::started, &CallRecord::state);
+  return call != recording.calls.end() ? trace::habit_of(recording, *call) : trace::Habit::unknown;
+}
+
 /// Reads the fields of a line in order. After an invalid field all later ones are invalid, too.
 class Fields {
  public:
@@ -193,6 +201,8 @@ bool parse_rank(Fields fields, std::uint32_t tasks, Recording& out) {
   out.source = cleared(fields.word());
   out.host = cleared(fields.word());
   out.writer = writer != writers.end() ? Writer{static_cast<int>(writer - writers.begin())} : Writer::gone;
+  out.told_habit =
+      trace::Habit{static_cast<std::uint8_t>(fields.number(static_cast<std::uint64_t>(trace::Habit::kept)))};
   const bool known = writer != writers.end() && std::ranges::find(sources, out.source) != sources.end();
   return fields.fine() && known && out.size == tasks && out.rank < tasks;
 }
@@ -229,7 +239,6 @@ bool parse_comm(Fields fields, Recording& out) {
 bool parse_call(Fields fields, Recording& out, std::int64_t now_ns) {
   constexpr std::uint64_t most_age_ms = 1'000'000'000'000;  // thirty years
   CallRecord call;
-  call.ticket = out.calls.size() + 1;
   call.communicator = static_cast<std::uint32_t>(fields.number(most_tasks));
   call.operation = calls::Operation{static_cast<std::uint8_t>(fields.number(255))};
   call.sequence = fields.number(std::numeric_limits<std::uint64_t>::max());
@@ -240,6 +249,7 @@ bool parse_call(Fields fields, Recording& out, std::int64_t now_ns) {
   call.tag = static_cast<std::uint16_t>(fields.number(65535));
   call.state = State{static_cast<std::uint8_t>(fields.number(static_cast<std::uint64_t>(State::failed)))};
   const auto age = static_cast<std::int64_t>(fields.number(most_age_ms));
+  call.ticket = fields.number(std::numeric_limits<std::uint64_t>::max());
   call.enqueued_ns = call.started_ns = now_ns - age * ns_per_ms;
   if (!call.pending()) call.ended_ns = call.started_ns;
   if (!fields.fine() || call.communicator >= out.communicators.size()) return false;
@@ -253,7 +263,8 @@ std::string to_rank_state(const Recording& recording, std::int64_t now_ns) {
   std::string state =
       concat({"rank ", std::to_string(recording.rank), " ", std::to_string(recording.size), " ",
               std::to_string(recording.local_rank), " ", writers.at(static_cast<std::size_t>(recording.writer)), " ",
-              word_of(recording.source), " ", word_of(recording.host), "\n"});
+              word_of(recording.source), " ", word_of(recording.host), " ",
+              std::to_string(static_cast<unsigned>(habit_of_wait(recording))), "\n"});
   std::size_t number = 0;
   if (recording.lacks_slots() || recording.unjudged_wait() != nullptr) {
     state += unjudged_lines(recording, now_ns);
@@ -294,6 +305,7 @@ std::optional<Recording> parse_rank_state(std::string_view text, std::uint32_t t
     if (!fine) return std::nullopt;
     first = false;
   }
+  std::ranges::stable_sort(recording.calls, {}, &CallRecord::ticket);
   return recording;
 }
 

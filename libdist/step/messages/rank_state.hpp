@@ -1,13 +1,13 @@
 // What a node tells srun about one of its ranks under hang=: the part of a flight recorder by which it is judged. Lines
 // of text; both ends treat it as hostile.
 //
-//   rank 2 4 0 runs mpi node2                       rank, ranks of the step, local rank, process, source, host
+//   rank 2 4 0 runs mpi node2 3                     rank, ranks of the step, local rank, process, source, host, Habit
 //   comm 9ae16a3b2f90404f 2 4 41 0 1 world          id, rank in it, members, calls entered, world ranks first and
 //                                                   stride, name
 //   comm ffffffffffffffff 0 1 0 - 1 -               in place of communicators without a slot, if there are any
-//   call 0 1 42 4096 7 0 -1 0 2 61200               comm (by its line), operation, sequence, bytes, type, reduction,
-//                                                   peer, tag, state, milliseconds since it began,
-//                                                   or ended if it has
+//   call 0 1 42 4096 7 0 -1 0 2 61200 107           comm (by its line), operation, sequence, bytes, type, reduction,
+//                                                   peer, tag, state, milliseconds since it began, or ended if it has,
+//                                                   and which of the rank's calls it is
 //
 // Ages instead of times, because the clocks of two nodes differ.
 #pragma once

@@ -72,9 +72,14 @@ HangDetector::Wish HangDetector::take_wait(std::string_view text, Clock::time_po
 
 void HangDetector::take_state(std::string_view text, Clock::time_point now) {
   auto state = parse_rank_state(text, tasks_, calendar_ns());
-  if (!state || told_.size() >= most_told) return;
-  const std::pair key(state->rank, state->source);
-  told_.insert_or_assign(key, Told{std::move(*state), now});
+  if (!state || states_.size() >= most_told) return;
+  const auto [known, is_new] = index_.try_emplace({state->rank, state->source}, states_.size());
+  if (is_new) {
+    states_.emplace_back();
+    told_at_.emplace_back();
+  }
+  states_[known->second] = std::move(*state);
+  told_at_[known->second] = now;
 }
 
 void HangDetector::take_stack(std::string_view text) {
@@ -144,12 +149,8 @@ std::optional<Clock::time_point> HangDetector::due() const {
   return *last_look_ + between_looks;
 }
 
-std::vector<Recording> HangDetector::fresh(Clock::time_point now) const {
-  std::vector<Recording> recordings;
-  for (const auto& [key, told] : told_) {
-    if (now - told.at <= fresh_for) recordings.push_back(told.state);
-  }
-  return recordings;
+bool HangDetector::is_fresh(std::size_t state, Clock::time_point now) const {
+  return now - told_at_[state] <= fresh_for;
 }
 
 /// In a call, for half of the time that is a hang.
@@ -162,7 +163,13 @@ bool HangDetector::does_anyone_wait(std::span<const Recording> recordings) const
 std::optional<HangDetector::Hang> HangDetector::look(Clock::time_point now) {
   if (over_ || !last_look_ || now < *last_look_ + between_looks) return std::nullopt;
   last_look_ = now;
-  const auto recordings = fresh(now);
+  std::vector<Recording> some;
+  std::size_t fresh = 0;
+  for (std::size_t i = 0; i < states_.size(); ++i) fresh += is_fresh(i, now) ? 1 : 0;
+  for (std::size_t i = 0; fresh < states_.size() && i < states_.size(); ++i) {
+    if (is_fresh(i, now)) some.push_back(states_[i]);
+  }
+  const std::span<const Recording> recordings = fresh == states_.size() ? states_ : some;
   const bool all_stopped =
       std::ranges::all_of(recordings, [](const Recording& each) { return each.writer == Writer::stopped; });
   const auto found = all_stopped ? std::nullopt : trace::diagnose_hang(recordings);
@@ -170,9 +177,11 @@ std::optional<HangDetector::Hang> HangDetector::look(Clock::time_point now) {
     diagnosis_ = found;
     since_ = now;
     asked_at_.reset();
-    if (!found && !does_anyone_wait(recordings) && !told_.empty()) {
+    if (!found && !does_anyone_wait(recordings) && !states_.empty()) {
       last_look_.reset();
-      told_.clear();
+      states_.clear();
+      told_at_.clear();
+      index_.clear();
     }
     return std::nullopt;
   }
@@ -194,12 +203,13 @@ std::optional<HangDetector::Hang> HangDetector::look(Clock::time_point now) {
   return Hang{trace::sentence(*found, static_cast<std::uint64_t>(waited / 1000)), place(), report()};
 }
 
-/// What is known of those whom the diagnosis names is as old as this.
+/// What is known of the ranks that the diagnosis names is as old as this.
 milliseconds HangDetector::age_of_culprits(Clock::time_point now) const {
   Clock::duration oldest{};
   const auto look_at = [&](const trace::MissingRank& each) {
-    for (const auto& [key, told] : told_) {
-      if (key.first == each.rank && now - told.at <= fresh_for) oldest = std::max(oldest, now - told.at);
+    for (auto state = index_.lower_bound({each.rank, ""}); state != index_.end() && state->first.first == each.rank;
+         ++state) {
+      if (is_fresh(state->second, now)) oldest = std::max(oldest, now - told_at_[state->second]);
     }
   };
   std::ranges::for_each(diagnosis_->stall.missing, look_at);
@@ -218,12 +228,11 @@ std::string HangDetector::place() const {
 std::string HangDetector::report() const {
   std::string text = concat({trace::sentence(*diagnosis_, 0), "\ndiagnosis: ", trace::to_string(diagnosis_->kind),
                              "\nranks that wait: ", trace::compress_ranks(diagnosis_->waits), "\n\n"});
-  std::vector<Recording> recordings;
-  for (const auto& [key, told] : told_) recordings.push_back(told.state);
   text += "stalled calls:\n";
-  for (const auto& stall : trace::find_all_stalls(recordings)) text += concat({"  ", trace::sentence(stall), "\n"});
+  for (const auto& stall : trace::find_all_stalls(states_)) text += concat({"  ", trace::sentence(stall), "\n"});
   text += "\nranks:\n";
-  for (const Recording& each : recordings) {
+  for (const auto& [key, index] : index_) {
+    const Recording& each = states_[index];
     std::string calls;
     for (const auto& call : each.calls) {
       if (call.pending()) calls += concat({calls.empty() ? " in " : ", ", trace::describe_call(call)});

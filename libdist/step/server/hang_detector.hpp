@@ -1,8 +1,8 @@
 // srun under hang=: gathers what the nodes tell of their ranks, and says when a step hangs, and why.
 //
 // A step hangs when somebody has waited in a call for SECONDS and the same diagnosis
-// (trace/diagnosis/hang_diagnosis.hpp) about who keeps him was reached again and again for half that time. So neither a
-// step that computes, nor one that was suspended, nor one that is slow but moves, hangs.
+// (trace/diagnosis/hang_diagnosis.hpp) was reached again and again for half that time. So neither a step that computes,
+// nor one that was suspended, nor one that is slow but moves, hangs.
 #pragma once
 
 #include <chrono>
@@ -50,27 +50,25 @@ class HangDetector {
   };
   [[nodiscard]] std::optional<Hang> look(Clock::time_point now);
 
-  /// Who all wait for again and again, once, though the step goes on: "rank 2 (local 0) on node2: the others wait for
-  /// it 61 % of their time, which is 97 % of their waits".
+  /// The straggler, which all wait for again and again though the step goes on, once: "rank 2 (local 0) on node2: the
+  /// others wait for it 61 % of their time, which is 97 % of their waits".
   [[nodiscard]] std::optional<std::string> straggler(Clock::time_point now);
 
  private:
-  [[nodiscard]] std::vector<trace::Recording> fresh(Clock::time_point now) const;
+  [[nodiscard]] bool is_fresh(std::size_t state, Clock::time_point now) const;
   [[nodiscard]] bool does_anyone_wait(std::span<const trace::Recording> recordings) const;
   [[nodiscard]] std::chrono::milliseconds age_of_culprits(Clock::time_point now) const;
   [[nodiscard]] std::string report() const;
   [[nodiscard]] std::string place() const;
 
-  struct Told {
-    trace::Recording state;
-    Clock::time_point at;
-  };
   std::uint32_t seconds_;
   std::uint32_t tasks_;
-  std::map<std::pair<std::uint32_t, std::string>, Told> told_;  ///< by rank and source
+  std::vector<trace::Recording> states_;
+  std::vector<Clock::time_point> told_at_;                              ///< of each of states_
+  std::map<std::pair<std::uint32_t, std::string>, std::size_t> index_;  ///< in states_, by rank and source
   std::map<std::uint32_t, std::string> stacks_;
-  std::optional<trace::HangDiagnosis> diagnosis_;
-  std::optional<Clock::time_point> since_;  ///< when the diagnosis was first reached
+  std::optional<trace::HangDiagnosis> diagnosis_;  ///< of states that may have changed since
+  std::optional<Clock::time_point> since_;         ///< when the diagnosis was first reached
   std::optional<Clock::time_point> last_look_;
   std::optional<Clock::time_point> asked_at_;  ///< for stacks
   std::string asked_;                          ///< ranks
@@ -80,7 +78,7 @@ class HangDetector {
     Clock::time_point at;
   };
   std::map<std::uint32_t, ToldShare> shares_;  ///< by rank
-  std::optional<std::uint32_t> straggler_;     ///< whom all wait for, since
+  std::optional<std::uint32_t> straggler_;     ///< that all wait for, since
   std::optional<Clock::time_point> straggler_since_;
   std::optional<Clock::time_point> weighed_at_;  ///< when straggler() last looked
   bool named_ = false;

@@ -7,6 +7,8 @@
 
 #include "base/time/calendar_time.hpp"
 #include "step/server/hang_detector.hpp"
+#include "trace/diagnosis/hang_diagnosis.hpp"
+#include "trace/test/generated_programs.hpp"
 
 namespace amldist::step {
 namespace {
@@ -105,12 +107,13 @@ TEST(RankState, RefusesWhatNoNodeWrites) {
     EXPECT_FALSE(parse_rank_state(cut, 4, now)) << cut;
   }
   for (const char* const bad :
-       {"\n", "rank 4 4 0 runs mpi node1\n", "rank 0 4 0 flies mpi node1\n", "rank 0 4 0 runs mpi\n",
-        "comm 000000000000004d 0 4 1 0 1 world\n", "rank 0 4 0 runs mpi node1\ncall 0 13 1 0 0 0 -1 0 2 5\n",
-        "rank 0 4 0 runs mpi node1\ncomm 4d 0 4 1 0 1 world\n",
-        "rank 0 4 0 runs mpi node1\ncomm 000000000000004d 0 4 1 3 1 world\n",
-        "rank 0 4 0 runs mpi node1\ncomm 000000000000004d 4 4 1 0 1 world\n", "rank 0 4 0 runs mpi node\033[31m\n",
-        "rank 0 4 0 runs mpi node1\nrank 1 4 0 runs mpi node1\n"}) {
+       {"\n", "rank 4 4 0 runs mpi node1 0\n", "rank 0 4 0 flies mpi node1 0\n", "rank 0 4 0 runs mpi 0\n",
+        "rank 0 4 0 runs mpi node1 4\n", "comm 000000000000004d 0 4 1 0 1 world\n",
+        "rank 0 4 0 runs mpi node1 0\ncall 0 13 1 0 0 0 -1 0 2 5 1\n",
+        "rank 0 4 0 runs mpi node1 0\ncomm 4d 0 4 1 0 1 world\n",
+        "rank 0 4 0 runs mpi node1 0\ncomm 000000000000004d 0 4 1 3 1 world\n",
+        "rank 0 4 0 runs mpi node1 0\ncomm 000000000000004d 4 4 1 0 1 world\n", "rank 0 4 0 runs mpi node\033[31m 0\n",
+        "rank 0 4 0 runs mpi node1 0\nrank 1 4 0 runs mpi node1 0\n"}) {
     EXPECT_FALSE(parse_rank_state(bad, 4, now)) << bad;
   }
 }
@@ -166,13 +169,13 @@ TEST(RankState, SaysHowLongAgoACallEnded) {
 
 TEST(RankState, IsNoLargerThanItsStep) {
   const std::int64_t now = calendar_ns();
-  const std::string rank = "rank 0 4 0 runs mpi node1\n";
+  const std::string rank = "rank 0 4 0 runs mpi node1 0\n";
   EXPECT_FALSE(parse_rank_state(rank, 8, now)) << "a rank of another step";
-  EXPECT_FALSE(parse_rank_state("rank 0 67108864 0 runs mpi node1\n", 4, now)) << "a step of 2^26 tasks";
+  EXPECT_FALSE(parse_rank_state("rank 0 67108864 0 runs mpi node1 0\n", 4, now)) << "a step of 2^26 tasks";
   EXPECT_FALSE(parse_rank_state(rank + "comm 000000000000004d 0 2147483648 1 0 1 world\n", 4, now)) << "2^31 members";
   EXPECT_FALSE(parse_rank_state(rank + "comm 000000000000004d 0 4 1 1 1 world\n", 4, now)) << "the last is rank 4";
   EXPECT_FALSE(parse_rank_state(rank + "comm 000000000000004d 0 4 1 2 -1 world\n", 4, now)) << "the last is rank -1";
-  EXPECT_FALSE(parse_rank_state("rank 0 4 0 runs other node1\n", 4, now)) << "nobody else records";
+  EXPECT_FALSE(parse_rank_state("rank 0 4 0 runs other node1 0\n", 4, now)) << "nobody else records";
   const auto merged = parse_rank_state(rank + "comm 000000000000004d 0 67108864 1 0 1 spawned\n", 4, now);
   ASSERT_TRUE(merged) << "a program may have spawned others";
   EXPECT_TRUE(merged->communicators[0].world_ranks.empty());
@@ -180,7 +183,7 @@ TEST(RankState, IsNoLargerThanItsStep) {
 
 TEST(RankState, OfAStepOfManyRanksHasNoListOfThem) {
   constexpr std::uint32_t tasks = 1U << 19;
-  std::string text = "rank 0 524288 0 runs mpi node1\n";
+  std::string text = "rank 0 524288 0 runs mpi node1 0\n";
   for (int i = 0; i < 8; ++i) text += "comm 000000000000004d 0 524288 1 0 1 world\n";
   const auto heard = parse_rank_state(text, tasks, calendar_ns());
   ASSERT_TRUE(heard);
@@ -204,6 +207,38 @@ std::optional<HangDetector::Hang> judged(HangDetector& detector, const std::vect
     if (auto hang = detector.look(now)) return hang;
   }
   return std::nullopt;
+}
+
+/// What nodes tell of a rank is less than its recorder has, and must do.
+TEST(RankState, NamesTheCulpritsOfGeneratedPrograms) {
+  using trace::testing::Fault;
+  constexpr std::uint64_t seeds = 100;
+  const std::int64_t now = calendar_ns();
+  std::uint64_t hangs = 0;
+  std::uint64_t right = 0;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    for (const Fault fault : {Fault::skip, Fault::extra, Fault::order, Fault::root, Fault::count, Fault::busy}) {
+      const auto program = trace::testing::ProgramGenerator(seed).make(fault);
+      if (program.fault == Fault::none) continue;
+      std::vector<Recording> told;
+      for (const Recording& each : trace::testing::Model(program, seed).run()) {
+        if (each.ending == trace::recorder_format::Ending::well) continue;  // its file is gone
+        told.push_back(*parse_rank_state(to_rank_state(each, now), program.ranks, now));
+      }
+      const auto diagnosis = trace::diagnose_hang(told);
+      if (!diagnosis || diagnosis->kind == trace::HangDiagnosis::Kind::unrecorded) continue;
+      ++hangs;
+      const bool is_decided = diagnosis->kind != trace::HangDiagnosis::Kind::deadlock && !diagnosis->stall.is_tie;
+      const bool is_right = is_decided && std::ranges::all_of(diagnosis->stall.missing, [&](const auto& each) {
+                              return each.rank == program.culprit;
+                            });
+      right += is_right ? 1 : 0;
+      EXPECT_TRUE(is_right || !is_decided) << "seed " << seed << ", " << trace::testing::name_of(fault) << " at rank "
+                                           << program.culprit << ": " << sentence(*diagnosis, 0);
+    }
+  }
+  EXPECT_GE(hangs, seeds * 2);
+  EXPECT_GE(right * 100, hangs * 97);
 }
 
 TEST(HangDetector, NamesTheOneThatHasNotCome) {

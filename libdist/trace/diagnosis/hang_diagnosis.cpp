@@ -4,172 +4,297 @@
 #include <array>
 #include <map>
 #include <set>
+#include <tuple>
+#include <utility>
 
 #include "base/text/text.hpp"
+#include "trace/diagnosis/habit.hpp"
 
 namespace amldist::trace {
 namespace {
 
 using text::concat;
+using Kind = HangDiagnosis::Kind;
 using Why = MissingRank::Why;
 
-bool is_of_two(const Stall& stall) { return !recorder_format::is_collective(stall.call.operation); }
-
-/// Whether a straggler is the end of the search, whatever it waits for itself.
-bool is_final(const MissingRank& straggler) { return straggler.why != Why::never_called; }
-
-HangDiagnosis::Kind kind_of(const Stall& stall) {
+Kind kind_of(const Stall& stall) {
   const auto any = [&](Why why) {
     return std::ranges::find(stall.missing, why, &MissingRank::why) != stall.missing.end();
   };
-  if (any(Why::gone)) return HangDiagnosis::Kind::dead;
-  if (any(Why::stopped)) return HangDiagnosis::Kind::stopped;
-  if (any(Why::differs)) return HangDiagnosis::Kind::wrong_call;
-  if (any(Why::never_called)) return HangDiagnosis::Kind::not_come;
-  return any(Why::slow) ? HangDiagnosis::Kind::slow : HangDiagnosis::Kind::unrecorded;
+  if (any(Why::differs) || any(Why::alone)) return Kind::wrong_call;
+  if (any(Why::gone)) return Kind::dead;
+  if (any(Why::stopped)) return Kind::stopped;
+  if (any(Why::never_called)) return Kind::not_come;
+  return any(Why::slow) ? Kind::slow : Kind::unrecorded;
 }
 
-/// The stalls of a step by who waits in them.
-class Waits {
+bool has_ended_well(const MissingRank& rank) {
+  return rank.recording != nullptr && rank.recording->ending == recorder_format::Ending::well;
+}
+
+/// Where others have certainly not come, a rank without a recorder, or one whose slots are all in use, may have.
+void drop_unsure(std::vector<MissingRank>& missing) {
+  const auto is_unsure = [](const MissingRank& each) { return each.why == Why::no_recorder; };
+  if (!std::ranges::all_of(missing, is_unsure)) std::erase_if(missing, is_unsure);
+}
+
+/// Who waits for whom. Its nodes are ranks and stalls: a rank leads to the stalls that it waits in, a stall to the
+/// ranks that have not come to it.
+class WaitGraph {
  public:
-  explicit Waits(const std::vector<Stall>& stalls) : stalls_(stalls) {
-    for (const Stall& stall : stalls) {
-      for (const std::uint32_t rank : stall.waiting) of_rank_[rank].push_back(&stall);
-      for (const MissingRank& each : stall.missing) awaited_.insert(each.rank);
-    }
-  }
+  explicit WaitGraph(const std::vector<Stall>& stalls);
 
-  [[nodiscard]] bool waits(std::uint32_t rank) const { return of_rank_.contains(rank); }
+  [[nodiscard]] bool waits(std::uint32_t rank) const { return node_of_.contains(rank); }
+  [[nodiscard]] std::vector<std::uint32_t> ranks() const { return ranks_; }
+  /// How many calls wait for a rank.
+  [[nodiscard]] std::size_t stalls_for(std::uint32_t rank) const { return awaited_.count(rank); }
+  [[nodiscard]] std::optional<Stall> end_of_waits(bool last_resort = false) const;
 
-  [[nodiscard]] std::vector<std::uint32_t> ranks() const {
-    std::vector<std::uint32_t> all;
-    for (const auto& [rank, stalls] : of_rank_) all.push_back(rank);
-    return all;
-  }
-
-  /// The stall that most ranks wait in, of those that somebody keeps up who waits for nobody. Only these culprits are
-  /// left in it. Who waits on a communicator that is not judged is none, unless nobody else is found: `last_resort`.
-  [[nodiscard]] std::optional<Stall> root(bool last_resort = false) const {
-    std::optional<Stall> best;
-    for (const Stall& stall : stalls_) {
-      if (is_idle_server(stall)) continue;
-      Stall own = stall;
-      std::erase_if(own.missing, [&](const MissingRank& each) {
-        return (!is_final(each) && waits(each.rank)) || (each.unjudged_wait && !last_resort);
-      });
-      drop_unsure(own.missing);
-      if (own.missing.empty()) continue;
-      if (!best || is_better(own, *best)) best = std::move(own);
-    }
-    return best;
-  }
-
+  /// A wait on a circle: the next one's rank has not come to this rank's stall.
+  struct Link {
+    std::uint32_t rank;
+    const Stall* stall;
+  };
+  [[nodiscard]] std::vector<Link> circle() const;
+  /// Whether the waits of all circles would end if this rank did not wait where it does.
+  [[nodiscard]] bool is_on_all_circles(std::uint32_t rank) const { return unending(node_of_.at(rank)).empty(); }
   /// A call in which most ranks are, and to which only a few have not come because they are in another one.
-  [[nodiscard]] const Stall* majority() const {
-    const auto found = std::ranges::max_element(stalls_, {}, [](const Stall& stall) { return stall.waiting.size(); });
-    if (found == stalls_.end() || is_of_two(*found) || found->waiting.size() <= found->missing.size()) return nullptr;
-    const auto as_many = std::ranges::count_if(
-        stalls_, [&](const Stall& stall) { return stall.waiting.size() == found->waiting.size(); });
-    // Somebody of the majority must be waited for by the few, in a call of all: else the few wait among themselves.
-    const bool few_wait_in_collective = std::ranges::all_of(found->missing, [&](const MissingRank& each) {
-      const auto stalls = of_rank_.find(each.rank);
-      return stalls != of_rank_.end() &&
-             std::ranges::none_of(stalls->second, [](const Stall* one) { return is_of_two(*one); });
-    });
-    return as_many == 1 && few_wait_in_collective ? &*found : nullptr;
-  }
-
-  /// A circle of waits: from some rank along the first wait of each until a rank comes again.
-  [[nodiscard]] std::vector<Stall> circle() const {
-    for (const auto& [start, unused] : of_rank_) {
-      std::vector<std::uint32_t> path;
-      std::uint32_t rank = start;
-      while (waits(rank) && std::ranges::find(path, rank) == path.end()) {
-        path.push_back(rank);
-        rank = next_of(rank);
-      }
-      const auto first = std::ranges::find(path, rank);
-      if (first == path.end()) continue;
-      std::vector<Stall> links;
-      for (auto each = first; each != path.end(); ++each) {
-        Stall link = *of_rank_.at(*each).front();
-        link.waiting = {*each};
-        links.push_back(std::move(link));
-      }
-      return links;
-    }
-    return {};
-  }
+  [[nodiscard]] const Stall* majority() const;
 
  private:
-  /// Where others have certainly not come, a rank whose slots are all in use may have.
-  static void drop_unsure(std::vector<MissingRank>& missing) {
-    const auto is_unsure = [](const MissingRank& each) { return each.why == Why::no_recorder && each.local_rank; };
-    if (!std::ranges::all_of(missing, is_unsure)) std::erase_if(missing, is_unsure);
-  }
-
-  /// Whoever would receive from any rank, and whom nobody waits for, only has nothing to do.
-  [[nodiscard]] bool is_idle_server(const Stall& stall) const {
-    const bool is_from_any = is_of_two(stall) && stall.call.peer == recorder_format::any_peer;
-    return is_from_any && std::ranges::none_of(stall.waiting, [&](auto rank) { return awaited_.contains(rank); });
-  }
-
-  [[nodiscard]] std::uint32_t next_of(std::uint32_t rank) const {
-    return of_rank_.at(rank).front()->missing.front().rank;
-  }
-
-  /// What is known for certain comes before what is not recorded, then the wait of more ranks, then the older one.
-  static bool is_better(const Stall& one, const Stall& other) {
-    const auto known = [](const Stall& stall) { return kind_of(stall) != HangDiagnosis::Kind::unrecorded; };
-    if (known(one) != known(other)) return known(one);
-    if (one.waiting.size() != other.waiting.size()) return one.waiting.size() > other.waiting.size();
-    return one.since_ns < other.since_ns;
-  }
+  using Node = std::uint32_t;
+  static constexpr Node no_node = ~Node{0};
+  [[nodiscard]] bool is_idle_server(const Stall& stall) const;
+  [[nodiscard]] std::set<Node> unending(Node without) const;
 
   const std::vector<Stall>& stalls_;
-  std::map<std::uint32_t, std::vector<const Stall*>> of_rank_;
-  std::set<std::uint32_t> awaited_;  ///< ranks that others wait for
+  std::vector<std::uint32_t> ranks_;  ///< that wait, ascending: nodes from 0 on; those of the stalls follow
+  std::map<std::uint32_t, Node> node_of_;
+  std::multiset<std::uint32_t> awaited_;  ///< a rank for each call that waits for it
+  std::vector<std::vector<Node>> next_;
+  std::vector<std::vector<Node>> previous_;
 };
 
-std::string who(const MissingRank& straggler) {
-  return concat({"rank ", std::to_string(straggler.rank),
-                 straggler.local_rank ? concat({" (local ", std::to_string(*straggler.local_rank), ")"}) : "",
-                 straggler.host.empty() ? "" : concat({" on ", straggler.host})});
-}
-
-std::string for_seconds(std::uint64_t seconds) {
-  return seconds == 0 ? "" : concat({" for ", std::to_string(seconds), " s"});
-}
-
-std::string clause(const Stall& stall, const MissingRank& straggler, std::uint64_t seconds) {
-  const std::string last = straggler.last ? describe_call(*straggler.last) : "";
-  const bool inside = straggler.last && straggler.last->pending();
-  const std::string doing = last.empty() ? "" : concat({inside ? " in " : " after ", last});
-  if (straggler.unjudged_wait)
-    return concat({who(straggler), " ", describe_unjudged_wait(*straggler.unjudged_wait), for_seconds(seconds)});
-  switch (straggler.why) {
-    case Why::never_called:
-      return concat(
-          {who(straggler), is_of_two(stall) ? " has not met it" : " has not called it", for_seconds(seconds)});
-    case Why::stopped:
-      return concat({who(straggler), " is stopped", doing, for_seconds(seconds)});
-    case Why::gone:
-      return concat({who(straggler), " is dead", doing});
-    case Why::slow:
-      return concat({who(straggler), " is still in it", for_seconds(seconds)});
-    case Why::differs:
-      return concat({who(straggler), " called ",
-                     straggler.last ? describe_difference(*straggler.last, stall.call) : "something else"});
-    case Why::no_recorder:
-      break;
+WaitGraph::WaitGraph(const std::vector<Stall>& stalls) : stalls_(stalls) {
+  for (const Stall& stall : stalls) {
+    for (const std::uint32_t rank : stall.waiting) node_of_.try_emplace(rank, Node{0});
+    for (const MissingRank& each : stall.missing) awaited_.insert(each.rank);
   }
-  return concat({who(straggler), " has not called it, or is not traced,", for_seconds(seconds)});
+  for (auto& [rank, node] : node_of_) {
+    node = static_cast<Node>(ranks_.size());
+    ranks_.push_back(rank);
+  }
+  next_.resize(ranks_.size() + stalls.size());
+  previous_.resize(next_.size());
+  const auto lead = [this](Node from, Node to) {
+    next_[from].push_back(to);
+    previous_[to].push_back(from);
+  };
+  for (std::size_t i = 0; i < stalls.size(); ++i) {
+    if (is_idle_server(stalls[i])) continue;
+    const auto own = static_cast<Node>(ranks_.size() + i);
+    for (const std::uint32_t rank : stalls[i].waiting) lead(node_of_[rank], own);
+    for (const MissingRank& each : stalls[i].missing) {
+      if (const auto found = node_of_.find(each.rank); found != node_of_.end()) lead(own, found->second);
+      if (stalls[i].call.peer == recorder_format::any_peer) break;  // one of them is enough to end it
+    }
+  }
+}
+
+/// A rank that would receive from any rank, and that nobody waits for, only has nothing to do.
+bool WaitGraph::is_idle_server(const Stall& stall) const {
+  const bool is_from_any = stall.is_message() && stall.call.peer == recorder_format::any_peer;
+  return is_from_any && std::ranges::none_of(stall.waiting, [&](auto rank) { return awaited_.contains(rank); });
+}
+
+/// The stall with somebody who waits for nobody. Only these ranks are left in it. A rank that waits on a communicator
+/// that is not judged does not count, unless nobody else is found: `last_resort`.
+std::optional<Stall> WaitGraph::end_of_waits(bool last_resort) const {
+  // Ranks that died while they waited for a dead one died because of it.
+  const auto died_first = [this](const MissingRank& each) { return each.why == Why::gone && !waits(each.rank); };
+  const bool is_first_known =
+      std::ranges::any_of(stalls_, [&](const Stall& stall) { return std::ranges::any_of(stall.missing, died_first); });
+  const auto is_consequence = [&](const MissingRank& each) {
+    if (each.unjudged_wait != nullptr && !last_resort) return true;
+    return waits(each.rank) && (each.why == Why::never_called || (each.why == Why::gone && is_first_known));
+  };
+  // What is known for certain comes first, then the wait of more ranks, then the older one.
+  const auto order = [](const Stall& stall) {
+    constexpr std::array<int, 7> weight = {3, 1, 2, 0, 4, 5, 6};
+    return std::tuple(weight.at(static_cast<std::size_t>(kind_of(stall))),
+                      -static_cast<std::int64_t>(stall.waiting.size()), stall.since_ns);
+  };
+  std::optional<Stall> best;
+  for (const Stall& stall : stalls_) {
+    if (is_idle_server(stall)) continue;
+    std::vector<MissingRank> missing = stall.missing;
+    std::erase_if(missing, is_consequence);
+    drop_unsure(missing);
+    if (missing.empty()) continue;
+    Stall own = stall;
+    own.missing = std::move(missing);
+    if (!best || order(own) < order(*best)) best = std::move(own);
+  }
+  return best;
+}
+
+/// The nodes from which waits never end: all but those whose every way ends. `without`: a rank that waits for nobody.
+std::set<WaitGraph::Node> WaitGraph::unending(Node without) const {
+  std::vector<std::size_t> ways(next_.size());
+  std::vector<Node> ended;
+  for (Node node = 0; node < next_.size(); ++node) {
+    ways[node] = node == without ? 0 : next_[node].size();
+    if (ways[node] == 0) ended.push_back(node);
+  }
+  for (std::size_t i = 0; i < ended.size(); ++i) {
+    for (const Node before : previous_[ended[i]]) {
+      if (before != without && --ways[before] == 0) ended.push_back(before);
+    }
+  }
+  std::set<Node> left;
+  for (Node node = 0; node < next_.size(); ++node) {
+    if (ways[node] != 0) left.insert(node);
+  }
+  return left;
+}
+
+std::vector<WaitGraph::Link> WaitGraph::circle() const {
+  const auto left = unending(no_node);
+  if (left.empty()) return {};
+  const auto next = [&](Node node) {
+    return *std::ranges::find_if(next_[node], [&](Node each) { return left.contains(each); });
+  };
+  std::set<Node> seen;
+  Node node = *left.begin();
+  for (; seen.insert(node).second; node = next(node)) {
+  }
+  if (node >= ranks_.size()) node = next(node);
+  std::vector<Link> links;
+  const Node start = node;
+  do {
+    const Node stall = next(node);
+    links.push_back({ranks_[node], &stalls_[stall - ranks_.size()]});
+    node = next(stall);
+  } while (node != start);
+  return links;
+}
+
+const Stall* WaitGraph::majority() const {
+  const auto found = std::ranges::max_element(stalls_, {}, [](const Stall& stall) { return stall.waiting.size(); });
+  if (found == stalls_.end() || found->is_message() || found->waiting.size() <= found->missing.size()) return nullptr;
+  const auto as_many =
+      std::ranges::count_if(stalls_, [&](const Stall& stall) { return stall.waiting.size() == found->waiting.size(); });
+  // Somebody of the majority must be waited for by the few, in a call of all: else the few wait among themselves.
+  const bool few_wait_in_collective = std::ranges::all_of(found->missing, [&](const MissingRank& each) {
+    const auto node = node_of_.find(each.rank);
+    return node != node_of_.end() && std::ranges::none_of(next_[node->second], [&](Node stall) {
+             return stalls_[stall - ranks_.size()].is_message();
+           });
+  });
+  return as_many == 1 && few_wait_in_collective ? &*found : nullptr;
+}
+
+/// A rank's recording and the oldest call that it waits in.
+struct OwnWait {
+  const Recording* recording = nullptr;
+  const CallRecord* call = nullptr;
+};
+OwnWait own_wait(std::span<const Recording> recordings, std::uint32_t rank) {
+  for (const Recording& each : recordings) {
+    if (each.rank != rank) continue;
+    const auto call = std::ranges::find_if(each.calls, [](const CallRecord& one) {
+      return one.state == recorder_format::State::started || one.state == recorder_format::State::failed;
+    });
+    if (call != each.calls.end()) return {&each, &*call};
+  }
+  return {};
+}
+
+/// The one of several ranks that is wrong by its own past or by the order of all ranks' calls; nullopt: neither tells.
+std::optional<std::uint32_t> wrong_one(std::span<const Recording> recordings, const std::vector<std::uint32_t>& ranks) {
+  if (ranks.size() == 1) return ranks.front();
+  std::vector<std::uint32_t> broken;
+  std::vector<std::uint32_t> leaving;
+  for (const std::uint32_t rank : ranks) {
+    const OwnWait own = own_wait(recordings, rank);
+    if (own.call == nullptr) return std::nullopt;
+    if (habit_of(*own.recording, *own.call) == Habit::broken) broken.push_back(rank);
+    if (leaves_common_order(recordings, *own.recording, *own.call)) leaving.push_back(rank);
+  }
+  const auto& found = broken.size() == 1 ? broken : leaving;
+  const bool is_contradicted = broken.size() == 1 && leaving.size() == 1 && broken != leaving;
+  return found.size() == 1 && !is_contradicted ? std::optional(found.front()) : std::nullopt;
+}
+
+/// All wait in circles: the rank that is in the wrong call, if it can be told.
+std::optional<Stall> wrong_call(std::span<const Recording> recordings, const WaitGraph& graph,
+                                const std::vector<WaitGraph::Link>& circle) {
+  constexpr std::size_t longest_circle = 16;  // a longer one is a ring of messages; each candidate costs a look at all
+  if (circle.size() > longest_circle) return std::nullopt;
+  std::vector<std::uint32_t> candidates;
+  for (const auto& link : circle) {
+    if (graph.is_on_all_circles(link.rank)) candidates.push_back(link.rank);
+  }
+  if (candidates.empty()) {
+    const Stall* const majority = graph.majority();
+    return majority != nullptr ? std::optional(*majority) : std::nullopt;
+  }
+  const auto wrong = wrong_one(recordings, candidates);
+  if (!wrong) return std::nullopt;
+  const auto own = std::ranges::find(circle, *wrong, &WaitGraph::Link::rank);
+  const auto& before = own == circle.begin() ? circle.back() : *std::prev(own);
+  Stall stall = *before.stall;
+  std::erase_if(stall.missing, [&](const MissingRank& each) { return each.rank != *wrong; });
+  return stall;
+}
+
+/// Some ranks wait in a call that all others have ended without: they made one too many, where they are fewer, or where
+/// their past says so.
+std::optional<Stall> call_too_many(std::span<const Recording> recordings, const WaitGraph& graph, const Stall& stall) {
+  constexpr std::size_t most_examined = 16;
+  if (stall.waiting.empty() || stall.waiting.size() > most_examined ||
+      !std::ranges::all_of(stall.missing, has_ended_well))
+    return std::nullopt;
+  Stall own = stall;
+  own.missing.clear();
+  own.waiting.clear();
+  for (const std::uint32_t rank : stall.waiting) {
+    const OwnWait waits = own_wait(recordings, rank);
+    if (waits.call == nullptr) return std::nullopt;
+    own.missing.push_back({Why::alone, rank, waits.recording, waits.call});
+  }
+  if (stall.waiting.size() < stall.missing.size()) return own;
+  if (stall.waiting.size() > 1) return std::nullopt;
+  // Of two, one has made a call more than the other.
+  const std::size_t here = broken_habits(*own.missing[0].recording);
+  const std::size_t there = broken_habits(*stall.missing[0].recording);
+  if (here < there || graph.stalls_for(stall.missing[0].rank) > 1) return std::nullopt;
+  if (here == there) {
+    own.is_tie = true;
+    own.missing.push_back(stall.missing[0]);
+    std::ranges::sort(own.missing, {}, &MissingRank::rank);
+  }
+  return own;
+}
+
+std::vector<Stall> to_stalls(const std::vector<WaitGraph::Link>& circle) {
+  std::vector<Stall> links;
+  for (const auto& link : circle) {
+    Stall stall = *link.stall;
+    stall.waiting = {link.rank};
+    links.push_back(std::move(stall));
+  }
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    const std::uint32_t next = circle[(i + 1) % circle.size()].rank;
+    std::erase_if(links[i].missing, [&](const MissingRank& each) { return each.rank != next; });
+  }
+  return links;
 }
 
 std::string deadlock_sentence(const HangDiagnosis& diagnosis, std::uint64_t seconds) {
   constexpr std::size_t most_named = 4;
-  std::string words =
-      concat({"deadlock of ", text::count(diagnosis.circle.size(), "rank"), for_seconds(seconds), ": "});
+  std::string words = concat({"deadlock of ", text::count(diagnosis.circle.size(), "rank"),
+                              seconds == 0 ? "" : concat({" for ", std::to_string(seconds), " s"}), ": "});
   for (std::size_t i = 0; i < std::min(diagnosis.circle.size(), most_named); ++i) {
     const Stall& link = diagnosis.circle[i];
     words += concat({i == 0 ? "" : ", ", "rank ", std::to_string(link.waiting.front()), " waits in ",
@@ -183,45 +308,35 @@ std::string deadlock_sentence(const HangDiagnosis& diagnosis, std::uint64_t seco
 
 std::optional<HangDiagnosis> diagnose_hang(std::span<const Recording> recordings) {
   const auto stalls = find_all_stalls(recordings);
-  const Waits waits(stalls);
-  if (stalls.empty() || waits.ranks().empty()) return std::nullopt;
-  if (auto root = waits.root()) return HangDiagnosis{kind_of(*root), *root, {}, waits.ranks()};
-  if (const Stall* const majority = waits.majority()) {
-    return HangDiagnosis{HangDiagnosis::Kind::wrong_call, *majority, {}, waits.ranks()};
+  const WaitGraph graph(stalls);
+  const auto blame = [&](const Stall& stall, Kind kind) { return HangDiagnosis{kind, stall, {}, graph.ranks()}; };
+  if (const auto end = graph.end_of_waits()) {
+    const auto too_many = call_too_many(recordings, graph, *end);
+    return too_many ? blame(*too_many, Kind::wrong_call) : blame(*end, kind_of(*end));
   }
-  auto circle = waits.circle();
+  const auto circle = graph.circle();
   if (circle.empty()) {
-    auto root = waits.root(true);
-    return root ? std::optional(HangDiagnosis{kind_of(*root), *root, {}, waits.ranks()}) : std::nullopt;
+    const auto end = graph.end_of_waits(true);
+    return end ? std::optional(blame(*end, kind_of(*end))) : std::nullopt;
   }
-  return HangDiagnosis{HangDiagnosis::Kind::deadlock, circle.front(), circle, waits.ranks()};
+  if (const auto wrong = wrong_call(recordings, graph, circle)) return blame(*wrong, Kind::wrong_call);
+  auto links = to_stalls(circle);
+  return HangDiagnosis{Kind::deadlock, links.front(), links, graph.ranks()};
 }
 
-std::string_view to_string(HangDiagnosis::Kind kind) noexcept {
+std::string_view to_string(Kind kind) noexcept {
   constexpr std::array<std::string_view, 7> words = {"not-come", "dead",       "stopped", "wrong-call",
                                                      "slow",     "unrecorded", "deadlock"};
   return words.at(static_cast<std::size_t>(kind));
 }
 
-std::string call_of_group(const Stall& stall) {
-  const bool of_all = stall.communicator_name.empty() || stall.communicator_name == "world";
-  return concat({describe_call(stall.call), of_all ? "" : concat({" of group '", stall.communicator_name, "'"})});
-}
-
 std::string sentence(const HangDiagnosis& diagnosis, std::uint64_t seconds) {
-  if (diagnosis.kind == HangDiagnosis::Kind::deadlock) return deadlock_sentence(diagnosis, seconds);
-  constexpr std::size_t most_named = 4;
-  const auto& stragglers = diagnosis.stall.missing;
-  std::string words = concat({call_of_group(diagnosis.stall), ": "});
-  for (std::size_t i = 0; i < std::min(stragglers.size(), most_named); ++i) {
-    words += concat({i == 0 ? "" : ", ", clause(diagnosis.stall, stragglers[i], seconds)});
-  }
-  if (stragglers.size() > most_named)
-    words += concat({", and ", text::count(stragglers.size() - most_named, "more rank")});
-  std::set<std::uint32_t> waiting(diagnosis.waits.begin(), diagnosis.waits.end());
-  for (const MissingRank& each : stragglers) waiting.erase(each.rank);
-  if (waiting.empty()) return words;
-  return words + concat({"; ", text::count(waiting.size(), "rank"), waiting.size() == 1 ? " waits" : " wait"});
+  if (diagnosis.kind == Kind::deadlock) return deadlock_sentence(diagnosis, seconds);
+  const auto is_missing = [&](std::uint32_t rank) {
+    return std::ranges::binary_search(diagnosis.stall.missing, rank, {}, &MissingRank::rank);
+  };
+  const auto missing = static_cast<std::size_t>(std::ranges::count_if(diagnosis.waits, is_missing));
+  return sentence(diagnosis.stall, seconds, diagnosis.waits.size() - missing);
 }
 
 bool is_same(const HangDiagnosis& one, const HangDiagnosis& other) {

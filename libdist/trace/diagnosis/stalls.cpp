@@ -4,115 +4,211 @@
 #include <array>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/text/text.hpp"
-#include "calls/call_text.hpp"
+#include "trace/diagnosis/habit.hpp"
 
 namespace amldist::trace {
 namespace {
 
+using recorder_format::any_peer;
+using recorder_format::any_tag;
 using recorder_format::is_collective;
 using recorder_format::State;
 using text::concat;
-
-/// One process's view of one communicator.
-struct Member {
-  const Recording* recording;
-  const CommunicatorRecord* communicator;
-  const CallRecord* newest = nullptr;  ///< newest collective call on it; nullptr: the file has none
-
-  [[nodiscard]] bool waits() const {
-    return newest != nullptr && (newest->pending() || newest->state == State::failed);
-  }
-  /// Not only posted: the program waits in it, or did when it failed.
-  [[nodiscard]] bool is_held_up() const {
-    return newest != nullptr && (newest->state == State::started || newest->state == State::failed);
-  }
-  [[nodiscard]] std::uint64_t entered() const { return communicator->entered; }
-  [[nodiscard]] std::uint32_t rank() const { return recording->rank; }
-};
-
-const CallRecord* newest_collective(const Recording& recording, std::uint32_t slot) {
-  const auto& calls = recording.calls;
-  const auto found = std::find_if(calls.rbegin(), calls.rend(), [slot](const CallRecord& call) {
-    return call.communicator == slot && call.sequence != 0 && is_collective(call.operation);
-  });
-  return found != calls.rend() ? &*found : nullptr;
-}
+using Why = MissingRank::Why;
 
 /// NCCL's host does not say when the device ends a call, and PyTorch's hooks see an end late, or never in a process
 /// that is stopped. So a rank's newest call stays open.
 bool ends_are_unknown(const Recording& recording) { return recording.source == "nccl" || recording.source == "torch"; }
 
-/// The oldest call on a communicator that has not ended, of those that somebody waits in if there are any. With
-/// asynchronous calls the newest is not the one that blocks, nor is one that was posted and is not waited for yet.
-const CallRecord* oldest_unended(const Recording& recording, std::uint32_t slot) {
-  const CallRecord* oldest = nullptr;
-  for (const CallRecord& call : recording.calls) {
-    if (call.communicator != slot || call.sequence == 0 || !is_collective(call.operation) || !call.pending()) continue;
-    if (oldest == nullptr) oldest = &call;
-    if (ends_are_unknown(recording) || call.state != State::started) continue;
-    if (oldest->state != State::started || call.sequence < oldest->sequence) oldest = &call;
+/// One process's view of one communicator.
+struct Member {
+  const Recording* recording;
+  const CommunicatorRecord* communicator;
+  std::vector<const CallRecord*> calls = {};  ///< collective ones on it, oldest first
+  const CallRecord* blocking = nullptr;       ///< the oldest that has not ended, else the newest; nullptr: it has none
+
+  [[nodiscard]] bool waits() const {
+    return blocking != nullptr && (blocking->pending() || blocking->state == State::failed);
   }
-  return oldest != nullptr ? oldest : newest_collective(recording, slot);
+  /// Not only posted: the program waits in it, or did when it failed.
+  [[nodiscard]] bool is_held_up() const {
+    return blocking != nullptr && (blocking->state == State::started || blocking->state == State::failed);
+  }
+  [[nodiscard]] std::uint64_t entered() const { return communicator->entered; }
+  [[nodiscard]] std::uint32_t rank() const { return recording->rank; }
+  [[nodiscard]] const CallRecord* newest() const { return calls.empty() ? nullptr : calls.back(); }
+  [[nodiscard]] const CallRecord* call(std::uint64_t sequence) const {
+    const auto found = std::ranges::find(calls, sequence, &CallRecord::sequence);
+    return found != calls.end() ? *found : nullptr;
+  }
+  void find_blocking();
+};
+
+/// Of several calls that have not ended, one that somebody waits in counts. With asynchronous calls the newest is not
+/// the one that blocks, nor is one that was posted and is not waited for yet.
+void Member::find_blocking() {
+  for (const CallRecord* const call : calls) {
+    if (!call->pending()) continue;
+    if (blocking == nullptr) blocking = call;
+    if (ends_are_unknown(*recording) || call->state != State::started) continue;
+    if (blocking->state != State::started || call->sequence < blocking->sequence) blocking = call;
+  }
+  if (blocking == nullptr) blocking = newest();
 }
 
 using Group = std::vector<Member>;
 
-std::map<std::uint64_t, Group> groups_of(std::span<const Recording> recordings) {
-  std::map<std::uint64_t, Group> groups;
-  for (const Recording& recording : recordings) {
-    for (const CommunicatorRecord& communicator : recording.communicators) {
-      if (communicator.closed || communicator.id == recorder_format::unjudged_id) continue;
-      groups[communicator.id].push_back({&recording, &communicator, oldest_unended(recording, communicator.slot)});
+/// What is asked about a step again and again.
+class Step {
+ public:
+  explicit Step(std::span<const Recording> recordings) : recordings_(recordings) {
+    for (const Recording& each : recordings) add(each);
+  }
+
+  [[nodiscard]] std::span<const Recording> recordings() const { return recordings_; }
+  /// By the id of their communicator, without members that have closed it.
+  [[nodiscard]] const std::map<std::uint64_t, Group>& groups() const { return groups_; }
+
+  struct Place {
+    const Recording* recording = nullptr;
+    const CommunicatorRecord* communicator = nullptr;
+  };
+  /// A rank of a communicator, whether it still has that communicator or not.
+  [[nodiscard]] Place place(std::uint64_t communicator, std::uint32_t rank) const {
+    const auto found = places_.find(std::pair(communicator, rank));
+    return found != places_.end() ? found->second : Place{};
+  }
+  [[nodiscard]] const Recording* recording(std::uint32_t rank, std::string_view source) const {
+    const auto found = by_rank_.find(std::pair(rank, source));
+    return found != by_rank_.end() ? found->second : nullptr;
+  }
+  /// When a rank of the step last began or ended a call; 0: it has made none that is known.
+  [[nodiscard]] std::int64_t last_call_ns(std::uint32_t rank) const {
+    const auto found = last_call_ns_.find(rank);
+    return found != last_call_ns_.end() ? found->second : 0;
+  }
+  /// Whether a member of a communicator has posted another operation for this peer, with a tag that fits.
+  [[nodiscard]] bool has_posted(const CommunicatorRecord& own, std::uint32_t partner, const CallRecord& call) const;
+  /// Whether somebody waits to be rid of a message to a member. One that was only posted may have arrived long ago.
+  [[nodiscard]] bool is_sent(const CommunicatorRecord& to, std::uint16_t tag) const {
+    const auto found = sent_.find(std::pair(to.id, to.rank));
+    return found != sent_.end() && fits(found->second, tag);
+  }
+  /// Some members of a communicator who wait in no call, or else one other member than `own`.
+  [[nodiscard]] std::vector<Place> idle(const CommunicatorRecord& own) const;
+
+ private:
+  using Tags = std::set<std::uint16_t>;
+  static bool fits(const Tags& tags, std::uint16_t tag) {
+    return tag == any_tag ? !tags.empty() : tags.contains(tag) || tags.contains(any_tag);
+  }
+  void add(const Recording& recording);
+  void add(const Recording& recording, const CallRecord& call);
+
+  std::span<const Recording> recordings_;
+  std::map<std::uint64_t, Group> groups_;
+  std::map<std::pair<std::uint64_t, std::uint32_t>, Place> places_;  ///< by communicator and rank in it
+  std::map<std::pair<std::uint32_t, std::string_view>, const Recording*> by_rank_;
+  std::map<std::uint32_t, std::int64_t> last_call_ns_;
+  std::map<std::uint64_t, std::vector<Place>> idle_;
+  std::map<std::pair<std::uint64_t, std::uint32_t>, Tags> sent_;  ///< as places_: to whom
+  /// Communicator, rank in it, peer, operation.
+  std::map<std::tuple<std::uint64_t, std::uint32_t, std::int32_t, calls::Operation>, Tags> posted_;
+};
+
+void Step::add(const Recording& recording) {
+  constexpr std::size_t most_idle = 8;
+  by_rank_.try_emplace(std::pair(recording.rank, std::string_view(recording.source)), &recording);
+  std::map<std::uint32_t, Member*> open;  // by slot
+  for (const CommunicatorRecord& each : recording.communicators) {
+    places_.try_emplace(std::pair(each.id, each.rank), Place{&recording, &each});
+    if (each.closed || each.id == recorder_format::unjudged_id) continue;
+    groups_[each.id].push_back({&recording, &each});
+  }
+  // Only now: a file that lies may have one communicator twice.
+  for (const CommunicatorRecord& each : recording.communicators) {
+    if (each.closed || each.id == recorder_format::unjudged_id) continue;
+    Group& group = groups_[each.id];
+    const auto own = std::ranges::find(group.rbegin(), group.rend(), &each, &Member::communicator);
+    open[each.slot] = &*own;
+  }
+  std::int64_t& last = last_call_ns_[recording.rank];
+  bool waits = false;
+  for (const CallRecord& call : recording.calls) {
+    last = std::max({last, call.enqueued_ns, call.started_ns, call.ended_ns});
+    waits |= call.state == State::started;
+    if (!is_collective(call.operation)) {
+      add(recording, call);
+    } else if (const auto member = open.find(call.communicator); member != open.end() && call.sequence != 0) {
+      member->second->calls.push_back(&call);
     }
   }
-  return groups;
+  for (const auto& [slot, member] : open) member->find_blocking();
+  if (waits && recording.writer == Writer::runs) return;
+  for (const CommunicatorRecord& each : recording.communicators) {
+    auto& idle = idle_[each.id];
+    if (idle.size() < most_idle) idle.push_back({&recording, &each});
+  }
 }
 
-const CallRecord* call_with(const Member& member, std::uint64_t sequence) {
-  const auto found = std::ranges::find_if(member.recording->calls, [&](const CallRecord& call) {
-    return call.communicator == member.communicator->slot && call.sequence == sequence && is_collective(call.operation);
-  });
-  return found != member.recording->calls.end() ? &*found : nullptr;
+void Step::add(const Recording& recording, const CallRecord& call) {
+  const auto* const own = recording.communicator(call.communicator);
+  if (own == nullptr || !call.pending()) return;
+  posted_[{own->id, own->rank, call.peer, call.operation}].insert(call.tag);
+  if (call.operation == calls::Operation::send && call.state == State::started && call.peer >= 0)
+    sent_[{own->id, static_cast<std::uint32_t>(call.peer)}].insert(call.tag);
 }
 
-MissingRank missing_rank_of(const Member& member, MissingRank::Why why) {
-  if (why != MissingRank::Why::differs && member.recording->writer == Writer::stopped) why = MissingRank::Why::stopped;
-  if (why != MissingRank::Why::differs && member.recording->writer == Writer::gone) why = MissingRank::Why::gone;
-  std::optional<CallRecord> last;
-  if (const CallRecord* const call = newest_collective(*member.recording, member.communicator->slot)) last = *call;
-  const CallRecord* const unjudged = why == MissingRank::Why::never_called || why == MissingRank::Why::no_recorder
-                                         ? member.recording->unjudged_wait()
-                                         : nullptr;
-  return {why,
-          member.rank(),
-          member.recording->host,
-          last,
-          member.recording->local_rank,
-          unjudged != nullptr ? std::optional(*unjudged) : std::nullopt};
+bool Step::has_posted(const CommunicatorRecord& own, std::uint32_t partner, const CallRecord& call) const {
+  for (const auto operation : {calls::Operation::send, calls::Operation::recv, recorder_format::other::sendrecv,
+                               recorder_format::other::probe}) {
+    for (const std::int32_t peer : {static_cast<std::int32_t>(own.rank), any_peer}) {
+      const auto found = posted_.find({own.id, partner, peer, operation});
+      if (operation != call.operation && found != posted_.end() && fits(found->second, call.tag)) return true;
+    }
+  }
+  return false;
+}
+
+std::vector<Step::Place> Step::idle(const CommunicatorRecord& own) const {
+  std::vector<Place> places;
+  if (const auto found = idle_.find(own.id); found != idle_.end()) places = found->second;
+  std::erase_if(places, [&](const Place& each) { return each.communicator->rank == own.rank; });
+  for (std::uint32_t rank = 0; rank < 2 && places.empty(); ++rank) {
+    if (const Place other = place(own.id, rank); other.recording != nullptr && rank != own.rank)
+      places.push_back(other);
+  }
+  return places;
+}
+
+MissingRank missing_rank_of(const Member& member, Why why) {
+  const bool is_late = why == Why::never_called || why == Why::no_recorder;
+  if (why != Why::differs && member.recording->writer == Writer::stopped) why = Why::stopped;
+  if (why != Why::differs && member.recording->writer == Writer::gone) why = Why::gone;
+  return {why, member.rank(), member.recording, member.newest(), is_late ? member.recording->unjudged_wait() : nullptr};
 }
 
 /// A rank that has a recorder, but has never had this communicator: it has not made the call that would give it one.
 /// One whose slots are all in use may have it all the same.
-std::optional<MissingRank> not_yet_member(std::span<const Recording> recordings, const Member& other,
-                                          std::uint32_t rank, std::uint64_t sequence) {
-  const auto found = std::ranges::find_if(
-      recordings, [&](const Recording& each) { return each.rank == rank && each.source == other.recording->source; });
-  if (other.communicator->world_ranks.empty() || found == recordings.end()) return std::nullopt;
-  CommunicatorRecord none;
-  if (found->lacks_slots()) return missing_rank_of({&*found, &none}, MissingRank::Why::no_recorder);
+std::optional<MissingRank> not_yet_member(const Step& step, const Member& other, std::uint32_t rank,
+                                          std::uint64_t sequence) {
+  const Recording* const found = step.recording(rank, other.recording->source);
+  if (other.communicator->world_ranks.empty() || found == nullptr) return std::nullopt;
+  if (found->lacks_slots()) return missing_rank_of({found, nullptr}, Why::no_recorder);
   if (sequence != 1) return std::nullopt;
-  none.id = other.communicator->id;
-  const bool had_it = std::ranges::find(found->communicators, none.id, &CommunicatorRecord::id) !=
+  const bool had_it = std::ranges::find(found->communicators, other.communicator->id, &CommunicatorRecord::id) !=
                       found->communicators.end();  // and has closed it
   if (had_it) return std::nullopt;
-  return missing_rank_of({&*found, &none}, MissingRank::Why::never_called);
+  return missing_rank_of({found, nullptr}, Why::never_called);
 }
 
-void add_absent(const Group& group, std::span<const Recording> recordings, std::uint64_t sequence, Stall& stall) {
+void add_absent(const Group& group, const Step& step, std::uint64_t sequence, Stall& stall) {
   std::vector<bool> seen(std::min<std::size_t>(stall.members, group.size() + 64));
   for (const Member& member : group) {
     if (member.communicator->rank < seen.size()) seen[member.communicator->rank] = true;
@@ -121,80 +217,34 @@ void add_absent(const Group& group, std::span<const Recording> recordings, std::
   for (std::size_t rank = 0; rank < seen.size(); ++rank) {
     if (seen[rank]) continue;
     const auto in_step = rank < world_ranks.size() ? world_ranks[rank] : static_cast<std::uint32_t>(rank);
-    const auto known = not_yet_member(recordings, group.front(), in_step, sequence);
-    stall.missing.push_back(known.value_or(MissingRank{MissingRank::Why::no_recorder, in_step, "", {}}));
+    const auto known = not_yet_member(step, group.front(), in_step, sequence);
+    stall.missing.push_back(known.value_or(MissingRank{Why::no_recorder, in_step}));
   }
 }
 
-bool has_root(calls::Operation operation) noexcept {
-  return operation == calls::Operation::broadcast || operation == calls::Operation::reduce ||
-         operation == calls::Operation::gather || operation == calls::Operation::scatter ||
-         operation == recorder_format::other::gatherv || operation == recorder_format::other::scatterv;
-}
-
-/// What members must agree on for a call to match.
-std::array<std::uint64_t, 5> signature(const CallRecord& call, bool with_type) {
-  const bool same_bytes = call.operation == calls::Operation::allreduce || call.operation == calls::Operation::reduce ||
-                          call.operation == calls::Operation::broadcast ||
-                          call.operation == calls::Operation::reduce_scatter ||
-                          call.operation == calls::Operation::allgather || call.operation == calls::Operation::alltoall;
-  return {static_cast<std::uint64_t>(call.operation), same_bytes ? call.bytes : 0,
-          with_type ? static_cast<std::uint64_t>(call.type) : 0, static_cast<std::uint64_t>(call.reduction),
-          has_root(call.operation) ? static_cast<std::uint64_t>(call.peer) : 0};
-}
-
-/// Adds members whose call differs from the majority's. In a tie, the call of the lowest rank is taken as right.
-void add_differing(const Group& group, std::uint64_t sequence, Stall& stall) {
-  // A type of the program's own may be what another rank calls by a name.
-  const bool with_type = std::ranges::all_of(group, [&](const Member& member) {
-    const CallRecord* const call = call_with(member, sequence);
-    return call == nullptr || size_of(call->type) != 0;
-  });
-  const auto signed_as = [with_type](const CallRecord& call) { return signature(call, with_type); };
-  std::map<std::array<std::uint64_t, 5>, std::size_t> votes;
-  for (const Member& member : group) {
-    if (const CallRecord* const call = call_with(member, sequence)) ++votes[signed_as(*call)];
-  }
-  if (votes.size() < 2) return;
-  const CallRecord* right = nullptr;
-  for (const Member& member : group) {
-    const CallRecord* const call = call_with(member, sequence);
-    if (call != nullptr && (right == nullptr || votes[signed_as(*call)] > votes[signed_as(*right)])) right = call;
-  }
-  stall.call = *right;
-  for (const Member& member : group) {
-    const CallRecord* const call = call_with(member, sequence);
-    if (call == nullptr || signed_as(*call) == signed_as(*right)) continue;
-    MissingRank straggler = missing_rank_of(member, MissingRank::Why::differs);
-    straggler.last = *call;
-    stall.missing.push_back(std::move(straggler));
-  }
-}
-
-/// Adds the ranks that have not made call `sequence`, though they are in no call before it, or have made another one.
-void add_missing(const Group& group, std::span<const Recording> recordings, std::uint64_t sequence, Stall& stall) {
+/// Adds the ranks that have not made call `sequence`, though they are in no call before it.
+void add_missing(const Group& group, const Step& step, std::uint64_t sequence, Stall& stall) {
   for (const Member& member : group) {
     const bool waits_before = !ends_are_unknown(*member.recording) && member.is_held_up();
     if (member.entered() < sequence && !waits_before)
-      stall.missing.push_back(missing_rank_of(member, MissingRank::Why::never_called));
+      stall.missing.push_back(missing_rank_of(member, Why::never_called));
   }
-  if (group.size() < stall.members) add_absent(group, recordings, sequence, stall);
-  add_differing(group, sequence, stall);
+  if (group.size() < stall.members) add_absent(group, step, sequence, stall);
 }
 
 /// All have made the call. Adds those that keep it from ending all the same.
 void add_slow(const Group& group, std::uint64_t sequence, Stall& stall) {
-  const auto in_it = [&](const Member& member) { return member.waits() && member.newest->sequence == sequence; };
+  const auto in_it = [&](const Member& member) { return member.waits() && member.blocking->sequence == sequence; };
   const bool alive_ones = std::ranges::any_of(
       group, [&](const Member& member) { return member.recording->writer == Writer::runs || !in_it(member); });
   for (const Member& member : group) {
     const bool still = member.recording->writer != Writer::runs;
-    if (in_it(member) && still && alive_ones) stall.missing.push_back(missing_rank_of(member, MissingRank::Why::slow));
+    if (in_it(member) && still && alive_ones) stall.missing.push_back(missing_rank_of(member, Why::slow));
   }
   if (!stall.missing.empty()) return;
   const bool some_left = std::ranges::any_of(group, [&](const Member& member) { return member.entered() > sequence; });
   for (const Member& member : group) {
-    if (some_left && in_it(member)) stall.missing.push_back(missing_rank_of(member, MissingRank::Why::slow));
+    if (some_left && in_it(member)) stall.missing.push_back(missing_rank_of(member, Why::slow));
   }
 }
 
@@ -213,7 +263,7 @@ struct Blocked {
   std::uint64_t sequence;
 };
 
-/// The oldest call that members are in. Where somebody is held up, who has only posted calls does not count.
+/// The oldest call that members are in. Where somebody is held up, a member that has only posted calls does not count.
 std::optional<Blocked> oldest_call(const Group& group) {
   if (ends_are_unknown(*group.front().recording)) {
     if (const Member* const ahead = first_ahead(group))
@@ -222,14 +272,14 @@ std::optional<Blocked> oldest_call(const Group& group) {
   const Member* first = nullptr;
   for (const Member& member : group) {
     if (!member.waits()) continue;
-    const auto order = [](const Member& each) { return std::pair(!each.is_held_up(), each.newest->sequence); };
+    const auto order = [](const Member& each) { return std::pair(!each.is_held_up(), each.blocking->sequence); };
     if (first == nullptr || order(member) < order(*first)) first = &member;
   }
-  return first != nullptr ? std::optional(Blocked{first, first->newest->sequence}) : std::nullopt;
+  return first != nullptr ? std::optional(Blocked{first, first->blocking->sequence}) : std::nullopt;
 }
 
 /// All have made the call, but somebody waits in a later one, or in what comes after a call that was only posted, and a
-/// rank that waits in none has not made that one.
+/// rank that waits in no call has not made that one.
 std::optional<Blocked> later_call(const Group& group) {
   if (ends_are_unknown(*group.front().recording)) return std::nullopt;
   const Member* last = nullptr;
@@ -237,180 +287,198 @@ std::optional<Blocked> later_call(const Group& group) {
     if (!member.is_held_up() && (last == nullptr || member.entered() < last->entered())) last = &member;
   }
   if (last == nullptr) return std::nullopt;
-  const auto ahead = std::ranges::find_if(
-      group, [last](const Member& member) { return member.is_held_up() && member.newest->sequence > last->entered(); });
+  const auto ahead = std::ranges::find_if(group, [last](const Member& member) {
+    return member.is_held_up() && member.blocking->sequence > last->entered();
+  });
   return ahead != group.end() ? std::optional(Blocked{&*ahead, last->entered() + 1}) : std::nullopt;
 }
 
 Stall stall_in(const Blocked& blocked) {
-  const CallRecord* const call = call_with(*blocked.member, blocked.sequence);
+  const CallRecord* const call = blocked.member->call(blocked.sequence);
   const CommunicatorRecord& communicator = *blocked.member->communicator;
-  const CallRecord& known = call != nullptr ? *call : *blocked.member->newest;
-  return {communicator.id, communicator.name, communicator.size, known, 0, {}, {}, false};
+  const CallRecord& known = call != nullptr ? *call : *blocked.member->blocking;
+  return {communicator.id, communicator.name, communicator.size, known};
 }
 
-/// Everybody who waits in a call and is not to blame.
+/// Everybody who waits in a call and is not to blame. `missing` is sorted.
 void add_waiting(const Group& group, Stall& stall) {
   const bool also_posted = stall.is_only_posted || ends_are_unknown(*group.front().recording);
   for (const Member& member : group) {
-    const bool is_to_blame = std::ranges::find(stall.missing, member.rank(), &MissingRank::rank) != stall.missing.end();
+    const bool is_to_blame = std::ranges::binary_search(stall.missing, member.rank(), {}, &MissingRank::rank);
     if (is_to_blame || !(also_posted ? member.waits() : member.is_held_up())) continue;
     stall.waiting.push_back(member.rank());
-    const std::int64_t since = member.newest->begin_ns();
+    const std::int64_t since = member.blocking->begin_ns();
     stall.since_ns = stall.since_ns == 0 ? since : std::min(stall.since_ns, since);
   }
   std::ranges::sort(stall.waiting);
 }
 
-std::optional<Stall> collective_stall(const Group& group, std::span<const Recording> recordings) {
+/// What members must agree on for a call to match.
+using Signature = std::array<std::uint64_t, 6>;
+Signature signature_of(const CallRecord& call) {
+  using calls::Operation;
+  const bool same_bytes = call.operation == Operation::allreduce || call.operation == Operation::reduce ||
+                          call.operation == Operation::broadcast || call.operation == Operation::reduce_scatter ||
+                          call.operation == Operation::allgather || call.operation == Operation::alltoall;
+  return {static_cast<std::uint64_t>(call.operation),
+          call.tag,
+          same_bytes ? call.bytes : 0,
+          static_cast<std::uint64_t>(call.type),
+          static_cast<std::uint64_t>(call.reduction),
+          has_root(call.operation) ? static_cast<std::uint64_t>(call.peer) : 0};
+}
+
+/// The same call of several members.
+struct MadeCall {
+  const Member* member;
+  const CallRecord* call;
+  Signature signature;
+};
+
+/// The first calls with one number on which members differ, of those that not all have ended; empty: they agree.
+std::vector<MadeCall> first_difference(const Group& group) {
+  std::uint64_t first_open = std::numeric_limits<std::uint64_t>::max();
+  for (const Member& member : group) {
+    const bool in_it = member.blocking != nullptr && member.blocking->state != State::completed;
+    first_open = std::min(first_open, in_it ? member.blocking->sequence : member.entered() + 1);
+  }
+  std::vector<MadeCall> calls;
+  for (const Member& member : group) {
+    for (const CallRecord* const call : member.calls) {
+      if (call->sequence >= first_open) calls.push_back({&member, call, signature_of(*call)});
+    }
+  }
+  std::ranges::stable_sort(calls, {}, [](const MadeCall& made) { return made.call->sequence; });
+  for (auto begin = calls.begin(); begin != calls.end();) {
+    const auto end = std::find_if(begin, calls.end(),
+                                  [&](const MadeCall& made) { return made.call->sequence != begin->call->sequence; });
+    // A type of the program's own may be what another rank calls by a name.
+    if (std::any_of(begin, end, [](const MadeCall& made) { return size_of(made.call->type) == 0; }))
+      std::for_each(begin, end, [](MadeCall& made) { made.signature[3] = 0; });
+    if (std::any_of(begin, end, [&](const MadeCall& made) { return made.signature != begin->signature; }))
+      return {begin, end};
+    begin = end;
+  }
+  return {};
+}
+
+/// The signature that is right: that of most members, or else the only one that no member's past speaks against.
+std::optional<Signature> right_signature(const std::vector<MadeCall>& calls, const Step& step) {
+  constexpr std::size_t most_examined = 16;
+  std::map<Signature, std::size_t> votes;
+  for (const MadeCall& made : calls) ++votes[made.signature];
+  const auto most = std::ranges::max_element(votes, {}, [](const auto& vote) { return vote.second; });
+  const auto has_most = [&](const auto& vote) { return vote.second == most->second; };
+  if (std::ranges::count_if(votes, has_most) == 1) return most->first;
+  if (calls.size() > most_examined) return std::nullopt;
+  std::array<std::map<Signature, bool>, 3> doubtful;  // by the rank's own past, by the others, by an unknown past
+  for (const MadeCall& made : calls) {
+    const Recording& recording = *made.member->recording;
+    const Habit habit = habit_of(recording, *made.call);
+    doubtful[0][made.signature] |= habit == Habit::broken || habit == Habit::resized;
+    doubtful[1][made.signature] |= leaves_common_order(step.recordings(), recording, *made.call);
+    doubtful[2][made.signature] |= habit == Habit::unknown;
+  }
+  for (const auto& each : doubtful) {
+    const auto is_fine = [](const auto& signature) { return !signature.second; };
+    if (std::ranges::count_if(each, is_fine) == 1) return std::ranges::find_if(each, is_fine)->first;
+  }
+  return std::nullopt;
+}
+
+/// The stall at the first call on which members differ. Whatever came after it is a consequence.
+std::optional<Stall> differing_stall(const Group& group, const Step& step) {
+  const auto calls = first_difference(group);
+  if (calls.empty()) return std::nullopt;
+  const auto right = right_signature(calls, step);
+  const auto example = right ? std::ranges::find(calls, *right, &MadeCall::signature) : calls.begin();
+  Stall stall = stall_in({example->member, example->call->sequence});
+  stall.is_tie = !right;
+  for (const MadeCall& made : calls) {
+    if (right && made.signature == *right) continue;
+    stall.missing.push_back(missing_rank_of(*made.member, Why::differs));
+    stall.missing.back().last = made.call;
+  }
+  return stall;
+}
+
+std::optional<Stall> unended_stall(const Group& group, const Step& step) {
   const auto oldest = oldest_call(group);
   if (!oldest) return std::nullopt;
   Stall stall = stall_in(*oldest);
-  add_missing(group, recordings, oldest->sequence, stall);
+  add_missing(group, step, oldest->sequence, stall);
   if (const auto later = later_call(group); later && stall.missing.empty()) {
     stall = stall_in(*later);
-    add_missing(group, recordings, later->sequence, stall);
+    add_missing(group, step, later->sequence, stall);
   }
   const bool all_have_come = stall.missing.empty();
   if (all_have_come) add_slow(group, oldest->sequence, stall);
   if (stall.missing.empty()) return std::nullopt;
   stall.may_have_ended = all_have_come && ends_are_unknown(*group.front().recording);
   stall.is_only_posted = !ends_are_unknown(*group.front().recording) && !oldest->member->is_held_up();
-  add_waiting(group, stall);
-  std::ranges::sort(stall.missing, {}, &MissingRank::rank);
   return stall;
 }
 
-/// What is asked about a step again and again.
-class Step {
- public:
-  explicit Step(std::span<const Recording> recordings) : recordings_(recordings) {
-    for (const Recording& each : recordings) add(each);
-  }
-
-  /// A rank of a communicator, whether it still has that communicator or not.
-  [[nodiscard]] std::optional<Member> member(std::uint64_t communicator, std::uint32_t rank) const {
-    const auto found = members_.find(std::pair(communicator, rank));
-    return found != members_.end() ? std::optional(found->second) : std::nullopt;
-  }
-
-  /// When a rank of the step last began or ended a call; 0: it has made none that is known.
-  [[nodiscard]] std::int64_t last_call_ns(std::uint32_t rank) const {
-    const auto found = last_call_ns_.find(rank);
-    return found != last_call_ns_.end() ? found->second : 0;
-  }
-
-  /// Tags of the messages to a rank of a communicator that somebody waits to be rid of. One that was only posted may
-  /// have arrived long ago.
-  [[nodiscard]] std::span<const std::uint16_t> tags_sent_to(std::uint64_t communicator, std::uint32_t rank) const {
-    const auto found = sent_.find(std::pair(communicator, rank));
-    return found != sent_.end() ? std::span<const std::uint16_t>(found->second) : std::span<const std::uint16_t>();
-  }
-
-  /// Recordings of ranks that wait in no call, at most so many that a list of them still tells something.
-  [[nodiscard]] std::span<const Recording* const> idle() const { return idle_; }
-  [[nodiscard]] std::span<const Recording> recordings() const { return recordings_; }
-
- private:
-  void add(const Recording& recording) {
-    constexpr std::size_t most_idle = 64;
-    for (const CommunicatorRecord& each : recording.communicators)
-      members_.try_emplace(std::pair(each.id, each.rank), Member{&recording, &each});
-    std::int64_t& last = last_call_ns_[recording.rank];
-    bool waits = false;
-    for (const CallRecord& call : recording.calls) {
-      last = std::max({last, call.enqueued_ns, call.started_ns, call.ended_ns});
-      waits |= call.state == State::started;
-      if (call.operation == calls::Operation::send && call.state == State::started && call.peer >= 0)
-        add_send(recording, call);
-    }
-    const bool is_idle = !waits || recording.writer != Writer::runs;
-    if (is_idle && idle_.size() < most_idle) idle_.push_back(&recording);
-  }
-
-  void add_send(const Recording& recording, const CallRecord& call) {
-    const auto* const communicator = recording.communicator(call.communicator);
-    if (communicator != nullptr)
-      sent_[std::pair(communicator->id, static_cast<std::uint32_t>(call.peer))].push_back(call.tag);
-  }
-
-  std::span<const Recording> recordings_;
-  std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<std::uint16_t>> sent_;  ///< as members_
-  std::map<std::pair<std::uint64_t, std::uint32_t>, Member> members_;  ///< by communicator and rank in it
-  std::map<std::uint32_t, std::int64_t> last_call_ns_;
-  std::vector<const Recording*> idle_;
-};
+std::optional<Stall> collective_stall(const Group& group, const Step& step) {
+  auto stall = differing_stall(group, step);
+  if (!stall) stall = unended_stall(group, step);
+  if (!stall) return std::nullopt;
+  std::ranges::sort(stall->missing, {}, &MissingRank::rank);
+  add_waiting(group, *stall);
+  if (stall->since_ns == 0) stall->since_ns = stall->call.begin_ns();
+  return stall;
+}
 
 /// A rank that goes on making calls does not stand still: the wait for it counts from its last one.
 void count_from_last_call(const Step& step, Stall& stall) {
   std::int64_t longest_ago = std::numeric_limits<std::int64_t>::max();
   for (const MissingRank& each : stall.missing) {
-    if (each.why != MissingRank::Why::never_called) return;
+    if (each.why != Why::never_called) return;
     longest_ago = std::min(longest_ago, step.last_call_ns(each.rank));
   }
   if (!stall.missing.empty()) stall.since_ns = std::max(stall.since_ns, longest_ago);
 }
 
-bool tags_fit(std::uint16_t one, std::uint16_t other) noexcept {
-  return one == other || one == recorder_format::any_tag || other == recorder_format::any_tag;
-}
-
-/// Whether the peer of a message is in the call that belongs to it.
-bool has_come(const Member& partner, const CommunicatorRecord& own, const CallRecord& call) {
-  return std::ranges::any_of(partner.recording->calls, [&](const CallRecord& other) {
-    const bool meets = other.peer == static_cast<std::int32_t>(own.rank) || other.peer == recorder_format::any_peer;
-    return other.pending() && !is_collective(other.operation) && other.operation != call.operation && meets &&
-           other.communicator == partner.communicator->slot && tags_fit(other.tag, call.tag);
-  });
-}
-
-/// A send or receive whose peer is in no call with this rank; nullopt if it is, or if the call may have any peer. On a
-/// communicator that this rank has closed nothing waits any more.
-std::optional<Stall> partner_stall(const Recording& recording, const CallRecord& call, const Step& step) {
-  const auto* const own = recording.communicator(call.communicator);
-  const bool waits = call.pending() && own != nullptr && !own->closed;
-  if (is_collective(call.operation) || !waits || call.peer < 0) return std::nullopt;
-  const auto peer = static_cast<std::uint32_t>(call.peer);
-  Stall stall{own->id, own->name, own->size, call, call.begin_ns(), {recording.rank}, {}};
-  const auto partner = step.member(own->id, peer);
-  if (!partner) {
-    const std::uint32_t in_step = peer < own->world_ranks.size() ? own->world_ranks[peer] : peer;
-    stall.missing.push_back({MissingRank::Why::no_recorder, in_step, "", {}});
-  } else if (partner->recording->writer != Writer::runs || !has_come(*partner, *own, call)) {
-    stall.missing.push_back(missing_rank_of(*partner, MissingRank::Why::never_called));
-  } else {
-    return std::nullopt;
-  }
+Stall message_stall(const Recording& recording, const CommunicatorRecord& own, const CallRecord& call) {
+  Stall stall{own.id, own.name, own.size, call, call.begin_ns()};
+  stall.waiting = {recording.rank};
   return stall;
 }
 
-/// Whether somebody sends what this call may receive.
-bool is_any_sent(const CommunicatorRecord& own, const CallRecord& call, const Step& step) {
-  return std::ranges::any_of(step.tags_sent_to(own.id, own.rank),
-                             [&](std::uint16_t tag) { return tags_fit(tag, call.tag); });
-}
-
-/// A receive from any rank. It waits for those that wait for nobody themselves; where all wait, for one of them.
-std::optional<Stall> any_source_stall(const Recording& recording, const CallRecord& call, const Step& step) {
-  const auto* const own = recording.communicator(call.communicator);
-  if (own == nullptr || own->closed || call.peer != recorder_format::any_peer || is_any_sent(*own, call, step))
-    return std::nullopt;
-  Stall stall{own->id, own->name, own->size, call, call.begin_ns(), {recording.rank}, {}};
-  const auto add = [&](const Recording& other) {
-    const auto in_it = std::ranges::find(other.communicators, own->id, &CommunicatorRecord::id);
-    if (&other == &recording || in_it == other.communicators.end()) return;
-    stall.missing.push_back(missing_rank_of({&other, &*in_it}, MissingRank::Why::never_called));
-  };
-  for (const Recording* const each : step.idle()) add(*each);
-  for (const Recording& each : step.recordings()) {
-    if (stall.missing.empty()) add(each);
+MissingRank missing_rank_of(const Step::Place& place) {
+  Member member{place.recording, place.communicator};
+  for (auto call = place.recording->calls.rbegin(); call != place.recording->calls.rend(); ++call) {
+    const bool own = call->communicator == place.communicator->slot && call->sequence != 0;
+    if (!own || !is_collective(call->operation)) continue;
+    member.calls = {&*call};
+    break;
   }
-  return stall.missing.empty() ? std::nullopt : std::optional(std::move(stall));
+  return missing_rank_of(member, Why::never_called);
 }
 
-/// "rank 3 waits", "ranks 0-2,5 wait".
-std::string with_ranks(std::span<const std::uint32_t> ranks, std::string_view one, std::string_view more) {
-  return concat({ranks.size() == 1 ? "rank " : "ranks ", compress_ranks(ranks), ranks.size() == 1 ? one : more});
+/// A send or receive whose peer is in no call with this rank; nullopt if it is. A receive from any rank waits for those
+/// that wait for nobody themselves; where all wait, for one of them. On a communicator that this rank has closed
+/// nothing waits any more.
+std::optional<Stall> message_stall(const Recording& recording, const CallRecord& call, const Step& step) {
+  const auto* const own = recording.communicator(call.communicator);
+  if (is_collective(call.operation) || !call.pending() || own == nullptr || own->closed) return std::nullopt;
+  Stall stall = message_stall(recording, *own, call);
+  if (call.peer == any_peer) {
+    if (step.is_sent(*own, call.tag)) return std::nullopt;
+    for (const Step::Place& each : step.idle(*own)) stall.missing.push_back(missing_rank_of(each));
+    return stall.missing.empty() ? std::nullopt : std::optional(std::move(stall));
+  }
+  if (call.peer < 0) return std::nullopt;
+  const auto peer = static_cast<std::uint32_t>(call.peer);
+  const Step::Place partner = step.place(own->id, peer);
+  if (partner.recording == nullptr) {
+    stall.missing.push_back({Why::no_recorder, peer < own->world_ranks.size() ? own->world_ranks[peer] : peer});
+  } else if (partner.recording->writer == Writer::runs && step.has_posted(*own, peer, call)) {
+    return std::nullopt;
+  } else {
+    stall.missing.push_back(missing_rank_of(partner));
+  }
+  return stall;
 }
 
 /// Where ends are unknown, a rank that is stopped or gone counts as in its newest call on every communicator. If it has
@@ -429,8 +497,8 @@ void drop_what_may_have_ended(std::vector<Stall>& stalls) {
 
 std::vector<Stall> collective_stalls(const Step& step) {
   std::vector<Stall> stalls;
-  for (const auto& [id, group] : groups_of(step.recordings())) {
-    if (auto stall = collective_stall(group, step.recordings())) stalls.push_back(std::move(*stall));
+  for (const auto& [id, group] : step.groups()) {
+    if (auto stall = collective_stall(group, step)) stalls.push_back(std::move(*stall));
   }
   drop_what_may_have_ended(stalls);
   return stalls;
@@ -445,7 +513,7 @@ std::vector<Stall> find_stalls(std::span<const Recording> recordings) {
   for (const Recording& recording : recordings) {
     if (has_collective) break;
     for (const CallRecord& call : recording.calls) {
-      auto stall = partner_stall(recording, call, step);
+      auto stall = call.peer != any_peer ? message_stall(recording, call, step) : std::nullopt;
       if (!stall) continue;
       stalls.push_back(std::move(*stall));
       break;
@@ -462,111 +530,72 @@ std::vector<Stall> find_all_stalls(std::span<const Recording> recordings) {
   for (const Recording& recording : recordings) {
     for (const CallRecord& call : recording.calls) {
       if (call.state != State::started) continue;
-      if (auto stall = partner_stall(recording, call, step)) stalls.push_back(std::move(*stall));
-      if (auto stall = any_source_stall(recording, call, step)) stalls.push_back(std::move(*stall));
+      if (auto stall = message_stall(recording, call, step)) stalls.push_back(std::move(*stall));
     }
   }
   for (Stall& each : stalls) count_from_last_call(step, each);
   return stalls;
 }
 
-std::string_view name_of(calls::Operation operation) noexcept {
-  constexpr std::array<std::string_view, 12> of_all = {"gatherv",   "scatterv",        "scan",     "exscan",
-                                                       "alltoallw", "reduce_scatter",  "neighbor", "create",
-                                                       "one_sided", "persistent_init", "file_io",  "window"};
-  constexpr std::array<std::string_view, 2> of_two = {"sendrecv", "probe"};
-  constexpr std::size_t first_of_all = 128;
-  constexpr std::size_t first_of_two = 192;
-  const auto number = static_cast<std::size_t>(operation);
-  if (number >= first_of_two && number - first_of_two < of_two.size()) return of_two[number - first_of_two];
-  if (number >= first_of_all && number - first_of_all < of_all.size()) return of_all[number - first_of_all];
-  return to_string(operation);
+std::string call_of_group(const Stall& stall) {
+  const bool of_all = stall.communicator_name.empty() || stall.communicator_name == "world";
+  const std::string call =
+      stall.is_tie ? concat({"call #", std::to_string(stall.call.sequence)}) : describe_call(stall.call);
+  return concat({call, of_all ? "" : concat({" of group '", stall.communicator_name, "'"})});
 }
 
-std::string describe_call(const CallRecord& call) {
-  constexpr std::uint8_t first_other = 128;
-  const std::uint64_t size = size_of(call.type);
-  std::string words;
-  if (static_cast<std::uint8_t>(call.operation) < first_other && size != 0) {
-    words = describe(calls::CallNumbers{call.operation, call.sequence, call.bytes / size, call.type});
-  } else {
-    words = name_of(call.operation);
-    if (call.sequence != 0) words += concat({" #", std::to_string(call.sequence)});
-    if (call.bytes != 0) words += concat({" (", calls::describe_bytes(call.bytes), ")"});
-  }
-  if (is_collective(call.operation)) return words;
-  const std::string_view towards = call.operation == calls::Operation::send ? " to " : " from ";
-  if (call.peer >= 0) words += concat({towards, "rank ", std::to_string(call.peer)});
-  if (call.peer == recorder_format::any_peer) words += concat({towards, "any rank"});
-  return words;
-}
-
-std::string compress_ranks(std::span<const std::uint32_t> ranks) {
-  std::string out;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t end = i;
-    while (end + 1 < ranks.size() && ranks[end + 1] == ranks[end] + 1) ++end;
-    if (!out.empty()) out += ",";
-    out += std::to_string(ranks[i]);
-    if (end > i) out += concat({end == i + 1 ? "," : "-", std::to_string(ranks[end])});
-    i = end + 1;
-  }
-  return out;
-}
-
-std::string describe_difference(const CallRecord& call, const CallRecord& others) {
-  const bool by_root = call.operation == others.operation && has_root(call.operation) && call.peer != others.peer;
-  if (!by_root || call.peer < 0 || others.peer < 0) return concat({describe_call(call), " instead"});
-  return concat({describe_call(call), " with root ", std::to_string(call.peer), " instead of root ",
-                 std::to_string(others.peer)});
-}
-
-std::string describe_unjudged_wait(const CallRecord& call) {
-  return concat({"waits in ", describe_call(call), " on a communicator that is not judged"});
-}
-
-std::string sentence(const MissingRank& straggler, const CallRecord* call) {
-  using Why = MissingRank::Why;
-  const std::string who =
-      concat({"rank ", std::to_string(straggler.rank), straggler.host.empty() ? "" : concat({" on ", straggler.host})});
-  const std::string last = straggler.last ? describe_call(*straggler.last) : "";
-  const std::string in_last = last.empty() ? "" : concat({straggler.last->pending() ? " in " : " after ", last});
-  if (straggler.unjudged_wait) return concat({who, " ", describe_unjudged_wait(*straggler.unjudged_wait)});
-  switch (straggler.why) {
+std::string sentence(const Stall& stall, const MissingRank& missing, std::uint64_t seconds) {
+  const std::string_view host = missing.host();
+  const std::string place =
+      host.empty() ? "" : concat({" (local ", std::to_string(missing.recording->local_rank), ") on ", host});
+  const std::string who = concat({"rank ", std::to_string(missing.rank), place});
+  const std::string time = seconds == 0 ? "" : concat({" for ", std::to_string(seconds), " s"});
+  const std::string last = missing.last != nullptr ? describe_call(*missing.last) : "";
+  const std::string doing = missing.last != nullptr ? concat({missing.last->pending() ? " in " : " after ", last}) : "";
+  if (missing.unjudged_wait != nullptr)
+    return concat(
+        {who, " waits in ", describe_call(*missing.unjudged_wait), " on a communicator that is not judged", time});
+  switch (missing.why) {
     case Why::never_called:
-      return concat({who, " has not called it", last.empty() ? "" : concat({" (its last was ", last, ")"})});
+      return concat({who, stall.is_message() ? " has not met it" : " has not called it", time});
     case Why::stopped:
-      return concat({who, " is stopped", in_last});
+      return concat({who, " is stopped", doing, time});
     case Why::gone:
-      return concat({who, " is gone", in_last});
+      return concat({who, " is dead", doing});
     case Why::slow:
-      return concat({who, " is still in it"});
+      return concat({who, " is still in it", time});
     case Why::differs:
-      if (call != nullptr && straggler.last)
-        return concat({who, " called ", describe_difference(*straggler.last, *call)});
-      return concat({who, " called ", last, " instead"});
+      return concat(
+          {who, " called ",
+           stall.is_tie ? describe_with_root(*missing.last) : describe_difference(*missing.last, stall.call)});
+    case Why::alone:
+      return concat({who, " is alone in it", time, ": the others have ended without it"});
     case Why::no_recorder:
       break;
   }
-  return concat({who, " has no recorder here"});
+  return concat({who, " has no recorder"});
 }
 
-std::string sentence(const Stall& stall) {
+std::string sentence(const Stall& stall, std::uint64_t seconds, std::size_t waiting) {
   constexpr std::size_t most_named = 4;
-  std::vector<std::uint32_t> unrecorded;
+  const auto is_unknown = [](const MissingRank& each) {
+    return each.why == Why::no_recorder && each.recording == nullptr;
+  };
   std::vector<std::string> clauses;
+  std::vector<std::uint32_t> unknown;
   std::size_t unnamed = 0;
-  for (const MissingRank& straggler : stall.missing) {
-    if (straggler.why == MissingRank::Why::no_recorder && !straggler.unjudged_wait)
-      unrecorded.push_back(straggler.rank);
-    else if (clauses.size() < most_named) clauses.push_back(sentence(straggler, &stall.call));
+  for (const MissingRank& each : stall.missing) {
+    if (is_unknown(each)) unknown.push_back(each.rank);
+    else if (clauses.size() < most_named) clauses.push_back(sentence(stall, each, seconds));
     else ++unnamed;
   }
   if (unnamed > 0) clauses.push_back(concat({"and ", text::count(unnamed, "more rank")}));
-  if (!unrecorded.empty()) clauses.push_back(with_ranks(unrecorded, " has no recorder here", " have no recorder here"));
+  if (!unknown.empty())
+    clauses.push_back(concat({unknown.size() == 1 ? "rank " : "ranks ", compress_ranks(unknown),
+                              unknown.size() == 1 ? " has no recorder" : " have no recorder"}));
   const std::vector<std::string_view> views(clauses.begin(), clauses.end());
-  return concat({describe_call(stall.call), ": ", text::join(views), stall.waiting.empty() ? "" : "; ",
-                 stall.waiting.empty() ? "" : with_ranks(stall.waiting, " waits", " wait")});
+  const std::string waits = concat({"; ", text::count(waiting, "rank"), waiting == 1 ? " waits" : " wait"});
+  return concat({call_of_group(stall), ": ", text::join(views), waiting == 0 ? "" : waits});
 }
 
 }  // namespace amldist::trace

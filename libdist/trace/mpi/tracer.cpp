@@ -11,7 +11,7 @@
 
 #include "base/os/environment.hpp"
 #include "base/text/text.hpp"
-#include "trace/diagnosis/stalls.hpp"
+#include "trace/diagnosis/call_words.hpp"
 #include "trace/record/record_folder.hpp"
 #include "trace/record/settings.hpp"
 

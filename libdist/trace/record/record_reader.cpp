@@ -12,6 +12,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -27,7 +28,7 @@ namespace {
 using namespace recorder_format;
 using text::concat;
 
-constexpr std::size_t most_files = 1U << 16;
+constexpr std::uint64_t largest_file = entries_offset + std::uint64_t{largest_ring} * sizeof(RecordedEntry);
 
 Error unfit(const std::string& name, std::string_view why) {
   return {Errc::invalid_argument, concat({text::quote(name), " is not a flight recorder: ", why})};
@@ -159,8 +160,8 @@ std::vector<CallRecord> read_calls(int file, const RecorderHeader& header, std::
     if (!torn && middle[slot].state.load() != 0) calls.push_back(call_of(middle[slot], ticket, calendar));
   }
   std::ranges::sort(calls, {}, &CallRecord::ticket);
-  if (calls.size() > newest) calls.erase(calls.begin(), calls.end() - static_cast<std::ptrdiff_t>(newest));
-  return calls;
+  if (calls.size() <= newest) return calls;
+  return {calls.end() - static_cast<std::ptrdiff_t>(newest), calls.end()};  // without the room of the others
 }
 
 /// The members of a communicator as ranks of a world with `world` ranks; empty if the slot does not give them, or is
@@ -261,6 +262,7 @@ Recording describe(const RecorderHeader& header, const std::string& name) {
 }  // namespace
 
 const CommunicatorRecord* Recording::communicator(std::uint32_t slot) const noexcept {
+  if (slot < communicators.size() && communicators[slot].slot == slot) return &communicators[slot];
   const auto found = std::ranges::find(communicators, slot, &CommunicatorRecord::slot);
   return found != communicators.end() ? &*found : nullptr;
 }
@@ -302,26 +304,65 @@ Result<Recording> read_recording(int folder, const std::string& name, std::size_
   return recording;
 }
 
+namespace {
+
+/// The recorders of a folder, each once however many names it has.
+struct FoundFile {
+  std::string name;
+  std::uint64_t bytes;
+};
+
+/// What a folder may cost: a user makes as many files as it likes, and links and holes make them large for nothing.
+constexpr std::size_t most_files = 1U << 16;
+constexpr std::uint64_t most_bytes = std::uint64_t{4} << 30;
+constexpr std::size_t most_calls = std::size_t{1} << 21;  ///< kept of all files together: 200 MB
+constexpr std::size_t least_calls = 64;                   ///< kept of each file, whatever their number
+
+std::vector<FoundFile> find_files(DIR* open) {
+  std::vector<FoundFile> files;
+  std::set<std::pair<dev_t, ino_t>> seen;
+  while (const dirent* const entry = ::readdir(open)) {
+    std::string name = entry->d_name;
+    if (!name.ends_with(".trace")) continue;
+    struct stat status = {};
+    const bool is_known = ::fstatat(::dirfd(open), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
+    if (is_known && !seen.emplace(status.st_dev, status.st_ino).second) continue;
+    const bool is_file = is_known && S_ISREG(status.st_mode);
+    files.push_back({std::move(name), is_file ? static_cast<std::uint64_t>(status.st_size) : 0});
+  }
+  std::ranges::sort(files, {}, &FoundFile::name);
+  return files;
+}
+
+}  // namespace
+
 Result<StepRecordings> read_step_recordings(const std::string& folder, std::size_t newest) {
   struct Close {
     void operator()(DIR* open) const noexcept { ::closedir(open); }
   };
   const std::unique_ptr<DIR, Close> open(::opendir(folder.c_str()));
   if (open == nullptr) return unreadable(folder, errno);
+  const auto files = find_files(open.get());
+  if (files.empty())
+    return Error{Errc::not_found, concat({text::quote(folder), " holds no flight recorder (no file *.trace)"})};
   StepRecordings step;
-  std::size_t files = 0;
-  while (const dirent* const entry = ::readdir(open.get())) {
-    const std::string name = entry->d_name;
-    if (!name.ends_with(".trace") || ++files > most_files) continue;
-    auto recording = read_recording(::dirfd(open.get()), name, newest);
+  newest = std::min(newest, std::max(least_calls, most_calls / files.size()));
+  std::uint64_t bytes = 0;
+  std::size_t read = 0;
+  for (; read < std::min(files.size(), most_files); ++read) {
+    // No file is longer than its ring allows, so what it says beyond is not read.
+    bytes += std::min<std::uint64_t>(files[read].bytes, largest_file);
+    if (bytes > most_bytes) break;
+    auto recording = read_recording(::dirfd(open.get()), files[read].name, newest);
     if (recording) step.recordings.push_back(std::move(*recording));
     else if (recording.error().code != Errc::not_found) step.problems.push_back(recording.error().message);
   }
-  if (files == 0) {
-    return Error{Errc::not_found, concat({text::quote(folder), " holds no flight recorder (no file *.trace)"})};
-  }
   std::ranges::sort(step.recordings, {}, [](const Recording& each) { return std::pair(each.rank, each.source); });
   std::ranges::sort(step.problems);
+  if (read < files.size())
+    step.problems.push_back(
+        concat({text::quote(folder), " has ", std::to_string(files.size()), " recorders, of which ",
+                std::to_string(read), " were read: the limits are ", std::to_string(most_files), " files and 4 GiB"}));
   return step;
 }
 

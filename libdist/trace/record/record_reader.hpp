@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,14 @@ enum class Writer {
   gone,     ///< dead, or it closed the recorder
 };
 
+/// Whether a rank has made its call after the same calls before (diagnosis/habit.hpp). The later ones weigh more.
+enum class Habit : std::uint8_t {
+  unknown,
+  broken,   ///< it made another call then
+  resized,  ///< it made the same call, of another size or with another root
+  kept,
+};
+
 /// The content of one file.
 struct Recording {
   std::string path;
@@ -76,13 +85,15 @@ struct Recording {
   Writer writer = Writer::gone;
   recorder_format::Ending ending = recorder_format::Ending::none;
   std::int64_t created_ns = 0;
-  std::int64_t latest_ns = 0;  ///< time of the last heartbeat
-  std::uint64_t recorded = 0;  ///< number of calls; the file has the newest of them
+  std::int64_t latest_ns = 0;                      ///< time of the last heartbeat
+  std::uint64_t recorded = 0;                      ///< number of calls; the file has the newest of them
+  std::optional<Habit> told_habit = std::nullopt;  ///< in what a node tells: of the oldest call that the rank waits in
   std::vector<CommunicatorRecord> communicators;
   /// Oldest first. A call of MPI in which one thread has waited while others went on for a second or more is
   /// `enqueued`.
   std::vector<CallRecord> calls;
 
+  /// Slots ascend, so where all up to it are in use this is one look.
   [[nodiscard]] const CommunicatorRecord* communicator(std::uint32_t slot) const noexcept;
   /// The oldest call in which the process waits on a communicator without a slot; nullptr if there is no such call.
   [[nodiscard]] const CallRecord* unjudged_wait() const noexcept;
@@ -100,7 +111,8 @@ struct StepRecordings {
   std::vector<std::string> problems;
 };
 
-/// Reads the files *.trace of a folder. Errors: the folder does not exist, cannot be read, or has no such file.
+/// Reads the files *.trace of a folder, each once whatever its names. At most 65,536 files, 4 GiB, and of all together
+/// two million calls (64 of each file at least): a sentence says what was left out. Errors: the folder does not exist, cannot be read, or has no such file.
 [[nodiscard]] Result<StepRecordings> read_step_recordings(const std::string& folder,
                                                           std::size_t newest = recorder_format::largest_ring);
 

@@ -195,6 +195,52 @@ TEST(Reader, ReadsAStepByRankAndNamesTheRest) {
   expect_sentence(step->problems[0]);
 }
 
+TEST(Reader, ReadsAFileWithManyNamesOnce) {
+  const ScratchFolder folder;
+  auto recorder = FlightRecorder::create(folder.path(), {"42.0", 0, 4, 0, "node1"}, 16);
+  ASSERT_TRUE(recorder);
+  for (int i = 1; i <= 300; ++i) {
+    const std::string link = folder / ("link" + std::to_string(i) + ".trace");
+    ASSERT_EQ(::link(recorder->path().c_str(), link.c_str()), 0);
+  }
+  const auto step = read_step_recordings(folder.path());
+  ASSERT_TRUE(step);
+  EXPECT_EQ(step->recordings.size(), 1U);
+  EXPECT_TRUE(step->problems.empty());
+}
+
+TEST(Reader, ReadsNoMoreThanFourGibibytesAndSaysSo) {
+  const ScratchFolder folder;
+  constexpr off_t large = 4 << 20;  // of holes
+  for (int i = 0; i < 1100; ++i) {
+    const std::string path = folder / (std::to_string(i) + ".trace");
+    std::ofstream(path) << "";
+    ASSERT_EQ(::truncate(path.c_str(), large), 0);
+  }
+  const auto step = read_step_recordings(folder.path());
+  ASSERT_TRUE(step);
+  EXPECT_EQ(step->problems.size(), 1025U) << "1024 files that are no recorders, and the sentence about the rest";
+  EXPECT_TRUE(
+      step->problems.back().ends_with("has 1100 recorders, of which 1024 were read: the limits are 65536 files "
+                                      "and 4 GiB"))
+      << step->problems.back();
+}
+
+TEST(Reader, KeepsNoRoomForCallsThatItDoesNotKeep) {
+  const ScratchFolder folder;
+  auto recorder = FlightRecorder::create(folder.path(), {"42.0", 0, 4, 0, "node1"}, 4096);
+  ASSERT_TRUE(recorder);
+  static_cast<void>(recorder->add_communicator(1, 0, 4));
+  for (std::uint64_t i = 1; i <= 4096; ++i) {
+    recorder->complete(
+        recorder->begin({calls::Operation::barrier, calls::DataType::uint8, calls::ReduceOp::sum, 0, i, 0, -1}));
+  }
+  const auto step = read_step_recordings(folder.path(), 64);
+  ASSERT_TRUE(step && step->recordings.size() == 1);
+  EXPECT_EQ(step->recordings[0].calls.back().sequence, 4096U);
+  EXPECT_LE(step->recordings[0].calls.capacity(), 64U);
+}
+
 TEST(Reader, SaysWhatAFolderLacks) {
   const ScratchFolder folder;
   const auto none = read_step_recordings(folder / "nothing");

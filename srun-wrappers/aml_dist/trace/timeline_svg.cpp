@@ -117,21 +117,21 @@ struct Lane {
   std::uint32_t rank = 0;
   const Recording* recording = nullptr;
   const Stall* missing = nullptr;  ///< it keeps this call waiting
-  const MissingRank* straggler = nullptr;
+  const MissingRank* rank_missing = nullptr;
 };
 
 std::vector<Lane> lanes_of(const TracedStep& step) {
   std::vector<Lane> lanes;
   for (const Recording& recording : step.recordings) lanes.push_back({recording.rank, &recording});
   for (const Stall& stall : step.stalls) {
-    for (const MissingRank& straggler : stall.missing) {
+    for (const MissingRank& each : stall.missing) {
       const bool world = stall.members == step.size();
-      const bool recorded = straggler.why != MissingRank::Why::no_recorder;
+      const bool recorded = each.why != MissingRank::Why::no_recorder;
       if (!recorded && !world) continue;  // its number in the step is not known
-      auto lane = std::ranges::find(lanes, straggler.rank, &Lane::rank);
-      if (lane == lanes.end()) lane = lanes.insert(lanes.end(), {straggler.rank, nullptr});
+      auto lane = std::ranges::find(lanes, each.rank, &Lane::rank);
+      if (lane == lanes.end()) lane = lanes.insert(lanes.end(), {each.rank, nullptr});
       lane->missing = &stall;
-      lane->straggler = &straggler;
+      lane->rank_missing = &each;
     }
   }
   std::ranges::stable_sort(lanes, [](const Lane& a, const Lane& b) {
@@ -167,7 +167,8 @@ void draw_call(Svg& svg, const CallRecord& call, const TimeScale& scale, int y) 
 }
 
 std::string_view label_of(MissingRank::Why why) {
-  constexpr std::array<std::string_view, 6> words = {"missing", "stopped", "dead", "late", "differs", "no recorder"};
+  constexpr std::array<std::string_view, 7> words = {"missing", "stopped",     "dead", "late",
+                                                     "differs", "no recorder", "alone"};
   return words.at(static_cast<std::size_t>(why));
 }
 
@@ -180,10 +181,10 @@ void draw_missing(Svg& svg, const Lane& lane, const TimeScale& scale, int y) {
   const double from = scale.x(since);
   const double width = std::max(lanes_right - from, 60.0);
   const double corner = lanes_right - width;
-  svg.open_group(trace::sentence(*lane.straggler));
+  svg.open_group(trace::sentence(stall, *lane.rank_missing));
   svg.bar({corner, y + 3.0}, width, lane_height - 6.0, missing_fill);
   svg.frame({corner, y + 3.0}, width, lane_height - 6.0, {missing_ink, 1.5, true});
-  const std::string label = concat({label_of(lane.straggler->why), ": ", trace::name_of(stall.call.operation), " #",
+  const std::string label = concat({label_of(lane.rank_missing->why), ": ", trace::name_of(stall.call.operation), " #",
                                     std::to_string(stall.call.sequence)});
   svg.text(static_cast<int>(corner) + 6, y + lane_height / 2 + 4, fitted(label, width - 12, 12),
            {12, missing_ink, true});

@@ -475,6 +475,7 @@ Result<TracedStep> read_torch_dumps(const std::vector<std::string>& files) {
   }
   step.folder = fs::path(files.front()).parent_path();
   step.stalls = trace::find_stalls(step.recordings);
+  step.hang = trace::diagnose_hang(step.recordings);
   return step;
 }
 

@@ -20,7 +20,7 @@
 #include "base/text/text.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/terminal.hpp"
-#include "trace/diagnosis/stalls.hpp"
+#include "trace/diagnosis/call_words.hpp"
 #include "trace/record/process_stack.hpp"
 
 namespace amldist::tools {

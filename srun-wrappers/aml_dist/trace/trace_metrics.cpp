@@ -49,11 +49,11 @@ class TraceMetrics {
     return {{"step", step_.job()}, {"rank", std::to_string(rank)}, {"host", host}};
   }
 
-  [[nodiscard]] Gauge::Labels labels_of(const Stall& stall, const MissingRank& straggler) const {
+  [[nodiscard]] Gauge::Labels labels_of(const Stall& stall, const MissingRank& missing) const {
     return {{"step", step_.job()},
-            {"rank", std::to_string(straggler.rank)},
-            {"host", straggler.host},
-            {"why", std::string(word_of(straggler.why))},
+            {"rank", std::to_string(missing.rank)},
+            {"host", std::string(missing.host())},
+            {"why", std::string(word_of(missing.why))},
             {"communicator", stall.communicator_name},
             {"operation", std::string(trace::name_of(stall.call.operation))}};
   }

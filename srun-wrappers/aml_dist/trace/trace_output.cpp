@@ -65,11 +65,20 @@ std::string head_of(const TracedStep& step) {
                  missing == 0 ? "" : "; ranks that ended well or ran elsewhere have no recorder here", "\n"});
 }
 
-std::string stall_line(const TracedStep& step, const Stall& stall) {
-  const std::string where = stall.communicator_name.empty() ? "" : concat({stall.communicator_name, ": "});
-  const std::string since =
-      stall.since_ns > 0 ? concat({", for ", describe_duration(step.now_ns - stall.since_ns), " so far"}) : "";
-  return concat({where, trace::sentence(stall), stall.waiting.empty() ? "" : since, "\n"});
+std::uint64_t seconds_since(const TracedStep& step, std::int64_t since_ns) {
+  return since_ns > 0 && step.now_ns > since_ns ? static_cast<std::uint64_t>(step.now_ns - since_ns) / 1'000'000'000
+                                                : 0;
+}
+
+/// As srun says it under `hang=`, and then the calls of other communicators that cannot end.
+std::string stall_lines(const TracedStep& step) {
+  std::string out;
+  if (step.hang) out = trace::sentence(*step.hang, seconds_since(step, step.hang->stall.since_ns)) + "\n";
+  for (const Stall& stall : step.stalls) {
+    if (step.hang && stall.communicator == step.hang->stall.communicator) continue;
+    out += trace::sentence(stall, seconds_since(step, stall.since_ns), stall.waiting.size()) + "\n";
+  }
+  return out;
 }
 
 ordered_json object_of(const CallRecord& call) {
@@ -116,12 +125,12 @@ ordered_json object_of(const Recording& recording, std::size_t last) {
 }
 
 ordered_json object_of(const Stall& stall) {
-  ordered_json stragglers = ordered_json::array();
-  for (const MissingRank& straggler : stall.missing) {
-    stragglers.push_back({{"rank", straggler.rank},
-                          {"host", straggler.host},
-                          {"why", tools::word_of(straggler.why)},
-                          {"last", straggler.last ? object_of(*straggler.last) : ordered_json()}});
+  ordered_json missing = ordered_json::array();
+  for (const MissingRank& each : stall.missing) {
+    missing.push_back({{"rank", each.rank},
+                       {"host", each.host()},
+                       {"why", tools::word_of(each.why)},
+                       {"last", each.last != nullptr ? object_of(*each.last) : ordered_json()}});
   }
   return {{"sentence", trace::sentence(stall)},
           {"communicator", stall.communicator_name},
@@ -131,7 +140,15 @@ ordered_json object_of(const Stall& stall) {
           {"type", calls::to_string(stall.call.type)},
           {"since_ns", stall.since_ns},
           {"waiting", stall.waiting},
-          {"stragglers", std::move(stragglers)}};
+          {"stragglers", std::move(missing)}};
+}
+
+ordered_json object_of(const trace::HangDiagnosis& hang, const TracedStep& step) {
+  ordered_json ranks = ordered_json::array();
+  for (const MissingRank& each : hang.stall.missing) ranks.push_back(each.rank);
+  return {{"sentence", trace::sentence(hang, seconds_since(step, hang.stall.since_ns))},
+          {"kind", trace::to_string(hang.kind)},
+          {"ranks", std::move(ranks)}};
 }
 
 ordered_json object_of(const trace::StepWaits& waits, std::span<const Recording> recordings) {
@@ -154,8 +171,8 @@ ordered_json object_of(const trace::StepWaits& waits, std::span<const Recording>
 }  // namespace
 
 std::string_view word_of(MissingRank::Why why) {
-  constexpr std::array<std::string_view, 6> words = {"never-called", "stopped", "dead",
-                                                     "slow",         "differs", "no-recorder"};
+  constexpr std::array<std::string_view, 7> words = {"never-called", "stopped",     "dead", "slow",
+                                                     "differs",      "no-recorder", "alone"};
   return words.at(static_cast<std::size_t>(why));
 }
 
@@ -176,8 +193,8 @@ std::string to_table(const TracedStep& step) {
   std::vector<std::vector<std::string>> rows = {{"RANK", "HOST", "PROCESS", "CALLS", "CALL", "STATE", "SINCE"}};
   for (const Recording& recording : step.recordings) rows.push_back(row_of(recording, step.now_ns));
   std::string out = concat({head_of(step), "\n", format_table(rows)});
-  if (!step.stalls.empty()) out += "\n";
-  for (const Stall& stall : step.stalls) out += stall_line(step, stall);
+  if (step.hang || !step.stalls.empty()) out += "\n";
+  out += stall_lines(step);
   const auto waits = trace::find_waits(step.recordings);
   if (const auto straggler = trace::name_straggler(step.recordings, waits))
     out += concat({step.stalls.empty() ? "\n" : "", "straggler: ", straggler->sentence, "\n"});
@@ -198,6 +215,7 @@ std::string to_json(const TracedStep& step, std::size_t last) {
                             {"size", step.size()},
                             {"now_ns", step.now_ns},
                             {"stalls", std::move(stalls)},
+                            {"hang", step.hang ? object_of(*step.hang, step) : ordered_json()},
                             {"waits", object_of(trace::find_waits(step.recordings), step.recordings)},
                             {"recorders", std::move(recorders)},
                             {"problems", step.problems}};

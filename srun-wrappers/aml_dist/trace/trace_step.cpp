@@ -126,6 +126,7 @@ Result<TracedStep> read_traced_step(const std::string& folder) {
   step.recordings = std::move(read->recordings);
   step.problems = std::move(read->problems);
   step.stalls = trace::find_stalls(step.recordings);
+  step.hang = trace::diagnose_hang(step.recordings);
   const bool lives =
       std::ranges::any_of(step.recordings, [](const Recording& one) { return one.writer != Writer::gone; });
   step.now_ns = lives ? calendar_ns() : last_sign(step.recordings);

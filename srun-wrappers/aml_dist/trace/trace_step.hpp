@@ -1,11 +1,12 @@
 // The recorders of one step, and the conclusions drawn from them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/text/result.hpp"
-#include "trace/diagnosis/stalls.hpp"
+#include "trace/diagnosis/hang_diagnosis.hpp"
 #include "trace/record/record_reader.hpp"
 
 namespace amldist::tools {
@@ -14,8 +15,9 @@ struct TracedStep {
   std::string folder;
   std::vector<trace::Recording> recordings;  ///< by rank; not empty
   std::vector<trace::Stall> stalls;
-  std::vector<std::string> problems;  ///< files that are not recorders
-  std::int64_t now_ns = 0;            ///< the present for a living step, the last sign of life for a dead one
+  std::optional<trace::HangDiagnosis> hang = std::nullopt;  ///< whose fault they are
+  std::vector<std::string> problems;                        ///< files that are no recorders
+  std::int64_t now_ns = 0;  ///< of a living step the present, of a dead one its last sign of life
 
   [[nodiscard]] std::uint32_t size() const { return recordings.front().size; }
   [[nodiscard]] const std::string& job() const { return recordings.front().job; }

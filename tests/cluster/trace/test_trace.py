@@ -118,7 +118,7 @@ def test_trace_tells_who_is_stopped_in_a_running_step_and_of_a_dead_one(cluster,
     assert f"step {identifier}.0: 4 ranks, recorders of 4 on 2 nodes" in dead.out, str(dead)
     assert re.search(r"^2 +node2 +dead ", dead.out, re.M), str(dead)
     # The survivors may have lived long enough to find out, and to say it in their recorders.
-    assert "rank 2 on node2 is gone after allreduce #" in dead.out or "rank 2 (node2)" in dead.out, str(dead)
+    assert "rank 2 (local 0) on node2 is dead after allreduce #" in dead.out or "rank 2 (node2)" in dead.out, str(dead)
 
 
 WORLDS = '''
@@ -177,7 +177,7 @@ def test_worlds_from_a_store_are_watched_and_found_as_communicators_of_the_step(
     assert re.match(r"aml-dist: hang: finalize #6 of group 'all': rank 3 \(local 1\) on node2 has not called it for \d+ s; 3 ranks wait;",
                     said[0]), f"ranks are those of the step: {said}"
     report = (workdir / f"aml-dist-hang-{re.search(r'hang-(.*).txt', said[0])[1]}.txt").read_text()
-    assert "allreduce #6 (1 float32, 4 bytes): rank 3 on node2 has not called it" in report, "the pair, too: " + report
+    assert "allreduce #6 (1 float32, 4 bytes) of group 'pair 1': rank 3 (local 1) on node2 has not called it" in report, "the pair, too: " + report
     (folder,) = traces.iterdir()
     assert re.fullmatch(r"\d+\.0", folder.name), "all worlds are recorded in the step's folder"
     seen = json.loads(cluster.run(f"{TOOL} trace --json {folder}", on="node2").out)

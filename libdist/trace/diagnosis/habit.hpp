@@ -1,0 +1,25 @@
+// What a rank's own past, and that of the other ranks, say about a call: programs repeat their calls, and most ranks
+// make the same calls in the same order. It decides where the waits alone leave open who is wrong. Pure.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "trace/record/record_reader.hpp"
+
+namespace amldist::trace {
+
+/// Whether a rank made this call, and the 8 before it, after the same calls as before: of the last 512 calls, the
+/// longest run counts that ended as the one before a call. Nothing is known of the last call of all, finalize. What a
+/// node has told of a rank (Recording::told_habit) counts instead.
+[[nodiscard]] Habit habit_of(const Recording& recording, const CallRecord& at);
+
+/// How many of the last 512 calls the rank had not made after the same calls before.
+[[nodiscard]] std::size_t broken_habits(const Recording& recording);
+
+/// Whether this call, or one of the 32 before it, is the first of a rank that differs from the call that most ranks
+/// made with the same number, of those that have communicators of the same sizes.
+[[nodiscard]] bool leaves_common_order(std::span<const Recording> recordings, const Recording& rank,
+                                       const CallRecord& at);
+
+}  // namespace amldist::trace

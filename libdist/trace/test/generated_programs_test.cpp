@@ -1,0 +1,67 @@
+// The right culprit in generated programs, and nobody in healthy ones. tests/soak/culprits runs more of them.
+#include "generated_programs.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "trace/diagnosis/hang_diagnosis.hpp"
+
+namespace amldist::trace::testing {
+namespace {
+
+std::uint64_t seeds() {
+  const char* const given = std::getenv("AMLDIST_SEEDS");
+  return given != nullptr ? std::strtoull(given, nullptr, 10) : 300;
+}
+
+struct Count {
+  std::uint64_t hangs = 0;
+  std::uint64_t right = 0;
+  std::uint64_t open = 0;  ///< shown as a deadlock, or as two calls that differ
+};
+
+Count judge(Fault fault) {
+  Count count;
+  for (std::uint64_t seed = 1; seed <= seeds(); ++seed) {
+    const Program program = ProgramGenerator(seed).make(fault);
+    const auto step = Model(program, seed).run();
+    const auto diagnosis = program.fault != Fault::none ? diagnose_hang(step) : std::nullopt;
+    if (!diagnosis) continue;
+    ++count.hangs;
+    const bool is_open = diagnosis->kind == HangDiagnosis::Kind::deadlock || diagnosis->stall.is_tie;
+    const bool is_right = std::ranges::all_of(diagnosis->stall.missing,
+                                              [&](const MissingRank& each) { return each.rank == program.culprit; });
+    count.right += !is_open && is_right ? 1 : 0;
+    count.open += is_open ? 1 : 0;
+    EXPECT_TRUE(is_open || is_right) << "seed " << seed << ", " << name_of(fault) << " at rank " << program.culprit
+                                     << ": " << sentence(*diagnosis, 0);
+  }
+  return count;
+}
+
+TEST(GeneratedPrograms, NameTheCulpritAndNobodyElse) {
+  Count all;
+  for (const Fault fault : {Fault::skip, Fault::extra, Fault::order, Fault::root, Fault::count, Fault::exit,
+                            Fault::abort, Fault::stop, Fault::busy}) {
+    const Count own = judge(fault);
+    std::printf("%s: %llu hangs, %llu right, %llu left open\n", name_of(fault),
+                static_cast<unsigned long long>(own.hangs), static_cast<unsigned long long>(own.right),
+                static_cast<unsigned long long>(own.open));
+    EXPECT_GE(own.hangs * 10, seeds()) << "most faults do harm";
+    all.hangs += own.hangs;
+    all.right += own.right;
+  }
+  EXPECT_GE(all.right * 100, all.hangs * 99) << all.right << " of " << all.hangs;
+}
+
+TEST(GeneratedPrograms, NameNobodyWhereTheyAreHealthy) {
+  for (std::uint64_t seed = 1; seed <= seeds(); ++seed) {
+    const Program program = ProgramGenerator(seed).make(Fault::none);
+    const auto diagnosis = diagnose_hang(Model(program, seed).run());
+    EXPECT_FALSE(diagnosis) << "seed " << seed << ": " << sentence(*diagnosis, 0);
+  }
+}
+
+}  // namespace
+}  // namespace amldist::trace::testing
