@@ -7,6 +7,7 @@
 #include "launch/placement/task_map.hpp"
 #include "spank/server/message_server.hpp"
 #include "step/messages/control_message.hpp"
+#include "step/messages/end_record.hpp"
 #include "step/messages/failure_report.hpp"
 #include "step/messages/server_release.hpp"
 
@@ -78,13 +79,15 @@ void try_input(std::string_view input) {
     check_words(datagram);
     check_forgery(datagram);
     check_desk(datagram, server);
+    if (const auto end = step::EndRecord::parse(datagram))
+      require(step::EndRecord::parse(end->to_line()) == end, "a record that is written is the same");
     if (const auto channel = step::ReportChannel::parse(datagram)) {
       require(step::ReportChannel::parse(channel->to_string()) == channel, "a channel that is written is the same");
     }
   }
   if (failure.stands()) {
-    require_sentence(failure.sentence({true, false}));
-    require_sentence(failure.sentence({false, true}));
+    require_sentence(failure.record({true, false}).sentence());
+    require_sentence(failure.record({false, true}).sentence());
   }
 }
 
