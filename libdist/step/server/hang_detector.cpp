@@ -204,7 +204,7 @@ std::optional<HangDetector::Hang> HangDetector::look(Clock::time_point now) {
   Hang hang{trace::sentence(*found, static_cast<std::uint64_t>(waited / 1000)), place(), {}, {}, report()};
   if (culprits.empty()) return hang;
   hang.rank = culprits.front().rank;
-  hang.node = culprits.front().host;
+  hang.node = std::string(culprits.front().host());
   return hang;
 }
 
