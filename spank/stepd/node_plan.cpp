@@ -17,6 +17,7 @@
 #include "spank/slurm/step_reader.hpp"
 #include "spank/stepd/parameter_servers.hpp"
 #include "spank/stepd/stepd_session.hpp"
+#include "step/messages/end_record.hpp"
 #include "step/messages/launch_record.hpp"
 #include "step/messages/step_secret.hpp"
 
@@ -84,25 +85,25 @@ Result<std::vector<launch::PortClaim>> claim_ports(const launch::StepPlan& plan,
   return claims;
 }
 
-/// The rank whose node takes srun's place where no srun waits: rank 0; or the first parameter server, which is there
+/// The rank whose node has the stand-in where no srun waits: rank 0; or the first parameter server, which is there
 /// until all of them may end.
-std::uint32_t rank_in_sruns_place(const launch::StepPlan& plan) { return has_servers(plan) ? first_server(plan) : 0; }
+std::uint32_t rank_of_stand_in(const launch::StepPlan& plan) { return has_servers(plan) ? first_server(plan) : 0; }
 
-/// What the user is told where nobody takes srun's place.
-std::string nobody_stands_in(const launch::StepPlan& plan, std::string_view why) {
-  return concat({"no srun waits for this step, and no node could take its place (", why,
+/// The line for the user where the stand-in cannot be opened.
+std::string no_stand_in(const launch::StepPlan& plan, std::string_view why) {
+  return concat({"no srun waits for this step, and no node can stand in for it (", why,
                  "): the first failure is not reported",
                  has_servers(plan) ? ", and parameter servers do not end by themselves: end the step when its work is "
                                      "done, or start it without --async"
                                    : ""});
 }
 
-/// Where a node in srun's place listens, as every node computes it: with the token that srun sent, at the number of the
+/// Where the stand-in listens, as every node computes it: with the token that srun sent, at the number of the
 /// TCP port that its rank has for itself.
-Result<step::SrunLink> link_to_sruns_place(const launch::StepPlan& plan, const EnvironmentReader& environment) {
+Result<step::SrunLink> link_to_stand_in(const launch::StepPlan& plan, const EnvironmentReader& environment) {
   const auto channel = step::ReportChannel::parse(environment(step::report_variable).value_or(""));
   if (!channel) return Error{Errc::unavailable, "srun sent no token"};
-  const std::uint32_t rank = rank_in_sruns_place(plan);
+  const std::uint32_t rank = rank_of_stand_in(plan);
   const auto address = slurm_node_address(plan.placement.host_of(rank));
   if (!address) return address.error();
   const std::uint32_t port = plan.rendezvous.port + plan.placement.map.local_rank_of(rank);
@@ -110,34 +111,52 @@ Result<step::SrunLink> link_to_sruns_place(const launch::StepPlan& plan, const E
   return step::SrunLink{*address, {static_cast<std::uint16_t>(port), channel->token}};
 }
 
-Result<std::unique_ptr<FallbackServer>> open_fallback_server(const launch::StepPlan& plan, const step::SrunLink& link,
-                                                             const NodeItems& items, const Handle& handle) {
+std::vector<std::string> record_files(const Handle& handle) {
+  auto file = handle.variable(step::end_record_variable);
+  return file && !file->empty() ? std::vector{std::move(*file)} : std::vector<std::string>();
+}
+
+Result<void> open_stand_in(StepdSession& session, const launch::StepPlan& plan, const step::SrunLink& link,
+                           const NodeItems& items, const Handle& handle) {
   const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
   if (!user) return user.error();
   const auto group = handle.number(S_JOB_GID, "S_JOB_GID");
   if (!group) return group.error();
-  const std::string host = plan.placement.host_of(rank_in_sruns_place(plan));
+  const std::string host = plan.placement.host_of(rank_of_stand_in(plan));
   if (auto may = launch::may_listen(*user, link.channel.port, host); !may) return may.error();
-  return FallbackServer::open(
-      link.channel.port,
-      {link.channel.token, items.job_id, plan.placement.map.size(), plan.placement.map.nodes(), {*user, *group}});
+  auto opened = StepServer::open({link.channel.port, link.channel.port}, link.channel.token);
+  if (!opened) return opened.error();
+  session.stand_in = std::move(*opened);
+  session.served = {.job_id = items.job_id,
+                    .step_id = items.step_id,
+                    .tasks = plan.placement.map.size(),
+                    .nodes = plan.placement.map.nodes(),
+                    .hosts = {{plan.placement.hosts, items.job_id}},
+                    .record_files = record_files(handle),
+                    .rights = UserRights{*user, *group},
+                    .folder = handle.variable("PWD").value_or("/")};
+  return {};
 }
 
-/// Where no srun waits for the step: one of its nodes answers the others, if they can find it. Returns the line for the
-/// user if this node should and cannot; empty otherwise.
-std::string stand_in_for_srun(StepdSession& session, const Draft& draft, const NodeItems& items, const Handle& handle) {
+/// Where no srun waits for the step: finds the stand-in, and opens it where it is to be on this node. Returns the line
+/// for the user where there can be none; empty otherwise. An error where this node cannot open it: the others wait for
+/// it before they start their tasks.
+Result<std::string> find_stand_in(StepdSession& session, const Draft& draft, const NodeItems& items,
+                                  const Handle& handle) {
   const launch::StepPlan& plan = draft.step;
   const bool is_whole_step = plan.placement.map.size() == items.tasks;
-  if (session.has_srun || !is_whole_step || draft.ranks.empty()) return {};
-  const bool is_here = std::ranges::find(draft.ranks, rank_in_sruns_place(plan)) != draft.ranks.end();
-  const auto link = link_to_sruns_place(plan, handle.environment());
-  if (!link) return is_here ? nobody_stands_in(plan, link.error().message) : std::string();
+  if (session.has_srun || !is_whole_step || draft.ranks.empty()) return std::string();
+  const bool is_here = std::ranges::find(draft.ranks, rank_of_stand_in(plan)) != draft.ranks.end();
+  const auto link = link_to_stand_in(plan, handle.environment());
+  if (!link) return is_here ? no_stand_in(plan, link.error().message) : std::string();
   session.srun = *link;
-  if (!is_here) return {};
-  auto opened = open_fallback_server(plan, *link, items, handle);
-  if (!opened) return nobody_stands_in(plan, opened.error().message);
-  session.fallback_server = std::move(*opened);
-  return {};
+  if (!is_here) return std::string();
+  const auto opened = open_stand_in(session, plan, *link, items, handle);
+  if (opened) return std::string();
+  return Error{opened.error().code,
+               concat({"no srun waits for this step, and ", plan.placement.host_of(rank_of_stand_in(plan)),
+                       " cannot stand in for it (", opened.error().message,
+                       "): its tasks do not start: choose another master_port=, or start it without --async"})};
 }
 
 /// Tells srun the address of rank 0's node, or that there is none, so that the other nodes stop waiting.
@@ -251,6 +270,20 @@ Result<void> refuse_container_without_environment(const Handle& handle) {
       "ranks: use pyxis, or start the container inside the task"};
 }
 
+/// Tells srun that this node's tasks will have their environment; where the ranks are not known yet, the tasks do. A
+/// stand-in answers only later.
+void report_own_node(StepdSession& session, const launch::StepPlan& plan, std::span<const std::uint32_t> ranks) {
+  if (!session.srun) return;
+  session.gate = StartGate::make();
+  if (ranks.empty()) return;
+  constexpr std::chrono::milliseconds patience{1000};
+  const std::string host = plan.placement.host_of(ranks.front());
+  const std::string report = to_datagram(step::Subject::here, host, session.srun->channel.token);
+  if (!session.has_srun) return send_without_reply(*session.srun, report);
+  const auto answer = report_node(*session.srun, host, patience, false);
+  if (answer == step::MessageType::start) session.gate->state.store(StartGate::State::open);
+}
+
 /// For a step that gets a kind.
 Result<NodePlan> plan_node(StepdSession& session, const launch::Spec& spec, const Handle& handle) {
   if (auto heard = refuse_container_without_environment(handle); !heard) return heard.error();
@@ -261,7 +294,9 @@ Result<NodePlan> plan_node(StepdSession& session, const launch::Spec& spec, cons
   if (auto whole = handle.environment_was_read(); !whole) return whole.error();
   if (!draft) return draft.error();
   auto& [step, ranks, features] = *draft;
-  std::string unanswered = stand_in_for_srun(session, *draft, *items, handle);
+  auto no_stand_in = find_stand_in(session, *draft, *items, handle);
+  if (!no_stand_in) return no_stand_in.error();
+  report_own_node(session, step, ranks);
   if (auto learned = learn_address(session, step, ranks); !learned) return learned.error();
   // The tasks of a heterogeneous step whose srun does not answer learn their ranks later than this: then nothing is
   // checked or claimed.
@@ -289,7 +324,7 @@ Result<NodePlan> plan_node(StepdSession& session, const launch::Spec& spec, cons
                   choose_trace(session.request.policy, spec, handle.variable("SLURM_JOB_PARTITION").value_or("")),
                   find_trace_libraries(session.request.policy.trace_libraries),
                   session.request.policy.secret == launch::SecretPolicy::require,
-                  std::move(unanswered)};
+                  std::move(*no_stand_in)};
 }
 
 /// Whether srun, whose settings are whole, gave the step a kind of which this node's settings may not tell.
@@ -320,17 +355,26 @@ PlanOutcome plan(StepdSession& session, const Handle& handle) {
   return planned ? PlanOutcome(std::move(*planned)) : PlanOutcome(planned.error());
 }
 
+/// Other nodes would wait for these tasks, which would not know their ranks. The step is ours: srun sent a record.
+Error switched_off(StepdSession& session, const Handle& handle) {
+  session.srun = step::read_srun_link(handle.environment());
+  return {Errc::unavailable,
+          concat({"on node ", own_host_name(), " aml-dist is switched off (disabled), but not where ",
+                  "the step was started: its tasks do not start; give all nodes the same config="})};
+}
+
 }  // namespace
 
 void plan_step(StepdSession& session, const Handle& handle) {
   session.request.take_variable(handle.variable(option_variable));
-  if (session.request.policy.disabled) return;
-  if (session.request.is_idle() && !has_kind_only_in_srun(session.request, handle)) return;
+  const bool is_off = session.request.policy.disabled;
+  if (is_off && !handle.variable(step::launch_record_variable)) return;
+  if (!is_off && session.request.is_idle() && !has_kind_only_in_srun(session.request, handle)) return;
   const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
   const bool starts_ranks = !step_id || *step_id <= SLURM_MAX_NORMAL_STEP_ID;
   if (!starts_ranks) return;  // batch, interactive and extern steps
   session.task_refused = SharedAtomic<bool>::make();
-  session.outcome = plan(session, handle);
+  session.outcome = is_off ? PlanOutcome(switched_off(session, handle)) : plan(session, handle);
 }
 
 }  // namespace amldist::spank

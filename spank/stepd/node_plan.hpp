@@ -30,7 +30,7 @@ struct NodePlan {
   launch::TraceChoice trace;              ///< whether the tasks' calls are recorded
   std::string trace_libraries;            ///< folder of what is loaded into them for it; empty: not installed
   bool requires_secret = false;           ///< the site wants libamldist to refuse worlds without a secret
-  std::string nobody_stands_in = {};      ///< no srun waits and this node could not take its place: a line for the user
+  std::string no_stand_in = {};           ///< line for the user: no srun waits, and this node cannot stand in for it
 };
 
 /// The step does not concern the plugin: its tasks start as they would without the plugin.

@@ -7,11 +7,11 @@
 #include <optional>
 
 #include "base/os/shared_atomic.hpp"
+#include "spank/server/step_server.hpp"
 #include "spank/slurm/step_request.hpp"
-#include "spank/stepd/fallback_hang_detector.hpp"
-#include "spank/stepd/fallback_server.hpp"
 #include "spank/stepd/hang_watch.hpp"
 #include "spank/stepd/node_plan.hpp"
+#include "spank/stepd/start_gate.hpp"
 #include "step/messages/srun_link.hpp"
 
 namespace amldist::spank {
@@ -21,14 +21,15 @@ struct StepdSession {
   StepRequest request;
 
   PlanOutcome outcome;                          ///< of plan_step()
-  std::optional<step::SrunLink> srun;           ///< the way to who answers for the step; nullopt: nobody does
-  bool has_srun = true;                         ///< false: a node answers in its place (fallback_server.hpp), or nobody
+  std::optional<step::SrunLink> srun;           ///< the way to srun or its stand-in; nullopt: there is no way
+  bool has_srun = true;                         ///< false: it had ended before the step, and a stand-in answers
   std::chrono::steady_clock::time_point start;  ///< when the step came to this node
+  std::optional<StartGate> gate;                ///< holds the tasks until every node has reported; nullopt: none does
   SharedAtomic<bool> task_refused;              ///< a task did not get its environment, and must not start
 
-  std::unique_ptr<FallbackHangDetector> fallback_hang_detector;  ///< of rank 0's node, under hang=
-  std::unique_ptr<HangWatch> hang_watch;                         ///< under hang=, once the tasks are there
-  std::unique_ptr<FallbackServer> fallback_server;               ///< on the node that takes srun's place
+  std::unique_ptr<StepServer> stand_in;   ///< on one node: where no srun waits, or under hang= beside it
+  ServedStep served;                      ///< by a stand-in from the beginning on
+  std::unique_ptr<HangWatch> hang_watch;  ///< under hang=, once the tasks are there
   std::uint32_t ended_tasks = 0;
 
   bool step_ended = false;      ///< this node has asked slurmctld to end the step

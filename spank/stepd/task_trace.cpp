@@ -65,21 +65,21 @@ void set_nccl_profiler(const NodePlan& plan, const EnvironmentReader& environmen
   }
 }
 
-std::unique_ptr<FallbackHangDetector> deputy_of(const NodePlan& plan, const Handle& handle, UserRights rights,
-                                                std::uint64_t token) {
+/// Watches for hangs should srun go.
+std::unique_ptr<StepServer> start_stand_in(const NodePlan& plan, const Handle& handle, UserRights rights,
+                                           std::uint64_t token) {
   const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");
   const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
-  if (!job_id || !step_id) return nullptr;
-  return std::make_unique<FallbackHangDetector>(
-      FallbackStep{.job_id = *job_id,
-                   .step_id = *step_id,
-                   .tasks = static_cast<std::uint32_t>(plan.step.placement.map.size()),
-                   .seconds = plan.trace.hang,
-                   .ends = plan.trace.ends,
-                   .name = plan.step.step_name,
-                   .folder = handle.variable("PWD").value_or("/tmp"),
-                   .rights = rights,
-                   .token = token});
+  auto server = StepServer::open({0, 0}, token);
+  if (!job_id || !step_id || !server) return nullptr;
+  (*server)->serve({.job_id = *job_id,
+                    .step_id = *step_id,
+                    .tasks = plan.step.placement.map.size(),
+                    .nodes = plan.step.placement.map.nodes(),
+                    .trace = plan.trace,
+                    .rights = rights,
+                    .folder = handle.variable("PWD").value_or("/tmp")});
+  return std::move(*server);
 }
 
 }  // namespace
@@ -161,16 +161,16 @@ void watch_for_hangs(StepdSession& session, const Handle& handle) {
   if (!user || !group || plan->ranks.empty()) return;
   const std::string given = handle.variable(trace::variable::trace_folder).value_or("");
   if (plan->ranks.front() == 0)
-    session.fallback_hang_detector = deputy_of(*plan, handle, {*user, *group}, session.srun->channel.token);
-  session.hang_watch = std::make_unique<HangWatch>(
-      WatchedNode{*session.srun,
-                  {*user, *group},
-                  trace::trace_roots(given, *user),
-                  plan->step.step_name,
-                  plan->host,
-                  plan->ranks,
-                  plan->trace.hang,
-                  session.fallback_hang_detector ? session.fallback_hang_detector->port() : std::uint16_t{0}});
+    session.stand_in = start_stand_in(*plan, handle, {*user, *group}, session.srun->channel.token);
+  session.hang_watch =
+      std::make_unique<HangWatch>(WatchedNode{*session.srun,
+                                              {*user, *group},
+                                              trace::trace_roots(given, *user),
+                                              plan->step.step_name,
+                                              plan->host,
+                                              plan->ranks,
+                                              plan->trace.hang,
+                                              session.stand_in ? session.stand_in->channel().port : std::uint16_t{0}});
 }
 
 }  // namespace amldist::spank

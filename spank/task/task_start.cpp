@@ -12,6 +12,7 @@
 #include "spank/stepd/parameter_servers.hpp"
 #include "spank/stepd/task_trace.hpp"
 #include "spank/task/task_monitor.hpp"
+#include "step/messages/end_record.hpp"
 #include "step/messages/launch_record.hpp"
 #include "step/messages/step_secret.hpp"
 
@@ -56,6 +57,7 @@ Result<void> write_environment(const NodePlan& plan, const std::optional<step::S
   set_trace(plan, handle.program(), handle.environment(), *patch);
   patch->unset(step::launch_record_variable);
   patch->unset(step::report_variable);
+  if (handle.variable(step::end_record_variable)) patch->unset(step::end_record_variable);
   if (plan.requires_secret) patch->set(launch::variable::secret, "require");
   return handle.apply(*patch);
 }
@@ -91,8 +93,13 @@ Result<void> prepare_task(const StepdSession& session, const Handle& handle) {
     if (const auto note = trace_note(*plan, handle)) tell_step(*note);
     if (const auto note = unwatched_note(*plan, session.has_srun && session.srun.has_value())) tell_step(*note);
   }
-  if (!plan->nobody_stands_in.empty() && *rank == plan->ranks.front()) tell_step(plan->nobody_stands_in);
+  if (!plan->no_stand_in.empty() && *rank == plan->ranks.front()) tell_step(plan->no_stand_in);
   if (auto written = write_environment(*plan, session.srun, handle, *rank); !written) return written;
+  if (session.gate) {
+    const auto opened = session.gate->wait(*session.srun, plan->step.placement.host_of(*rank), session.has_srun);
+    if (!opened && opened.error().message.empty()) ::_exit(EXIT_FAILURE);  // srun has said why, and ends the step
+    if (!opened) return opened;
+  }
   if (session.srun && needs_task_monitor(plan->step, *rank)) return put_below_monitor(*session.srun, handle, *rank);
   return {};
 }
