@@ -241,7 +241,7 @@ int check_in_srun() noexcept {
   const int checked = check_in_submitter();
   if (checked != 0) return checked;
   return guarded_in<SrunSession>(refused, [](SrunSession& state) {
-    open_listener(state);
+    open_server(state);
     if (const int expected = refuse_user(expect_no_srun(state)); expected != 0) return expected;
     return refuse_user(make_secret(state));
   });
@@ -325,7 +325,7 @@ int slurm_spank_task_init(spank_t spank, int /*argc*/, char** /*argv*/) {
 int slurm_spank_task_post_fork(spank_t spank, int /*argc*/, char** /*argv*/) {
   if (amldist::spank::is_repeated(Callback::task_post_fork)) return 0;
   return amldist::spank::guarded_in<StepdSession>(0, [spank](StepdSession& state) {
-    if (state.node.fallback_server) state.node.fallback_server->begin();
+    if (state.node.stand_in && !state.node.has_srun) state.node.stand_in->serve(state.node.served);
     if (!state.hang_watchers.watch) state.hang_watchers = amldist::spank::watch_for_hangs(state.node, Handle(spank));
     return 0;
   });

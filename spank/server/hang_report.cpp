@@ -1,13 +1,9 @@
 #include "spank/server/hang_report.hpp"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 
 #include "base/os/file_descriptor.hpp"
 #include "base/os/whole_file.hpp"
@@ -33,29 +29,12 @@ std::string write_new_file(const std::string& stem, const std::string& text) {
   return {};
 }
 
-/// glibc calls it at the end of the process, before the process would exit with the status of the tasks.
-void leave(int /*status*/, void* wanted) {
-  std::fflush(nullptr);
-  ::_exit(static_cast<int>(reinterpret_cast<std::intptr_t>(wanted)));
-}
-
 }  // namespace
 
 std::string write_hang_report(const std::string& step, const std::string& report) {
   const std::string stem = text::concat({"aml-dist-hang-", step});
   std::string path = write_new_file(stem, report);
   return path.empty() ? write_new_file("/tmp/" + stem, report) : path;
-}
-
-void end_srun_with(int status) noexcept {
-  // srun unloads its plugins before it exits; this one must stay loaded for leave().
-  Dl_info own = {};
-  static const char anchor = 0;
-  if (::dladdr(&anchor, &own) == 0 || ::dlopen(own.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == nullptr)
-    return;
-  // The status is passed as a pointer's value.
-  static_cast<void>(::on_exit(
-      leave, reinterpret_cast<void*>(static_cast<std::intptr_t>(status))));  // NOLINT(performance-no-int-to-ptr)
 }
 
 }  // namespace amldist::spank

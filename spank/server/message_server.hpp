@@ -1,4 +1,4 @@
-// How srun, or the node that replaces it, answers the messages of a step's nodes.
+// What srun, or its stand-in, answers to the messages of a step's nodes.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,9 @@
 
 #include <arpa/inet.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -235,17 +237,26 @@ void name_job(Description& description, std::uint32_t job_id) {
   }
 }
 
-/// Whether only the tasks themselves end the steps of a job in this state.
-bool leaves_its_steps_alone(std::uint32_t job_state) noexcept {
+/// What ends the steps of a job in this state; nullopt: nothing but its tasks themselves.
+std::optional<step::EndRecord::Cause> cause_of_state(std::uint32_t job_state) noexcept {
+  using enum step::EndRecord::Cause;
   switch (job_state & JOB_STATE_BASE) {
     case JOB_RUNNING:
     case JOB_SUSPENDED:
     case JOB_COMPLETE:  // srun's own job, when its step is over
     case JOB_FAILED:
     case JOB_OOM:
-      return true;
+      return std::nullopt;
+    case JOB_TIMEOUT:
+    case JOB_DEADLINE:
+      return time_limit;
+    case JOB_PREEMPTED:
+      return preempted;
+    case JOB_NODE_FAIL:
+    case JOB_BOOT_FAIL:
+      return node_down;
     default:
-      return false;
+      return cancelled;
   }
 }
 
@@ -321,6 +332,53 @@ Result<Ipv4> slurm_node_address(const std::string& node) {
   return Ipv4{ntohl(address.sin_addr.s_addr)};
 }
 
+namespace {
+
+/// Whether a node that gets its first task of a job runs a prolog then. One remote call.
+bool runs_prolog_at_launch() {
+  auto* const load = find_function<decltype(::slurm_load_ctl_conf)>("slurm_load_ctl_conf");
+  Owned<slurm_conf_t> configuration("slurm_free_ctl_conf", "slurm_free_conf");
+  if (load == nullptr || load(0, configuration.out()) != SLURM_SUCCESS) return true;
+  const bool at_allocation = (configuration->prolog_flags & PROLOG_FLAG_ALLOC) != 0;
+  const bool awaited = (configuration->prolog_flags & PROLOG_FLAG_NOHOLD) == 0;
+  return configuration->prolog != nullptr && !(at_allocation && awaited);
+}
+
+/// Processes of a step on the nodes that answered; nullopt where none did.
+std::optional<std::uint32_t> count_processes(const job_step_pids_response_msg_t& answer) {
+  auto* const begin = find_function<decltype(::slurm_list_iterator_create)>("slurm_list_iterator_create");
+  auto* const next = find_function<decltype(::slurm_list_next)>("slurm_list_next");
+  auto* const end = find_function<decltype(::slurm_list_iterator_destroy)>("slurm_list_iterator_destroy");
+  if (begin == nullptr || next == nullptr || end == nullptr || answer.pid_list == nullptr) return std::nullopt;
+  std::optional<std::uint32_t> count;
+  auto* const nodes = begin(answer.pid_list);
+  while (const auto* const node = static_cast<const job_step_pids_t*>(next(nodes)))
+    count = count.value_or(0) + node->pid_cnt;
+  end(nodes);
+  return count;
+}
+
+}  // namespace
+
+step::NodePresence presence_of_step(std::uint32_t job_id, std::uint32_t step_id, std::uint32_t component,
+                                    const std::string& node) {
+  using step::NodePresence;
+  auto* const get = find_function<decltype(::slurm_job_step_get_pids)>("slurm_job_step_get_pids");
+  if (get == nullptr) return NodePresence::unknown;
+  for (int i = 0; i <= STDERR_FILENO; ++i) static_cast<void>(::open("/dev/null", O_RDWR));  // the lowest that are free
+  slurm_step_id_t id = {};
+  id.job_id = job_id;
+  id.step_id = step_id;
+  id.step_het_comp = component;
+  Owned<job_step_pids_response_msg_t> answer("slurm_job_step_pids_response_msg_free");
+  std::string name = node;
+  const int status = get(&id, name.data(), answer.out());
+  const auto count = answer.get() != nullptr ? count_processes(*answer.get()) : std::nullopt;
+  if (count && *count != 0) return NodePresence::has_started;
+  if (status == ESLURM_INVALID_JOB_ID) return runs_prolog_at_launch() ? NodePresence::in_prolog : NodePresence::absent;
+  return status == SLURM_SUCCESS && count ? NodePresence::starting : NodePresence::unknown;
+}
+
 Result<void> signal_step(std::uint32_t job_id, std::uint32_t step_id, int signal) {
   auto* const kill = find_function<decltype(::slurm_kill_job_step)>("slurm_kill_job_step");
   if (kill == nullptr) return lacks("slurm_kill_job_step");
@@ -332,13 +390,12 @@ Result<void> signal_step(std::uint32_t job_id, std::uint32_t step_id, int signal
 
 Result<void> end_step(std::uint32_t job_id, std::uint32_t step_id) { return signal_step(job_id, step_id, SIGKILL); }
 
-bool job_was_ended(std::uint32_t job_id) {
+std::optional<step::EndRecord::Cause> end_of_job(std::uint32_t job_id) {
   auto* const load = find_function<decltype(::slurm_load_job)>("slurm_load_job");
   Owned<job_info_msg_t> jobs("slurm_free_job_info_msg");
-  if (load == nullptr || load_job(load, jobs.out(), job_id) != SLURM_SUCCESS) return false;
-  const std::span found(jobs->job_array, jobs->record_count);
-  return std::ranges::any_of(
-      found, [job_id](const auto& job) { return job.job_id == job_id && !leaves_its_steps_alone(job.job_state); });
+  if (load == nullptr || load_job(load, jobs.out(), job_id) != SLURM_SUCCESS) return std::nullopt;
+  const auto* const job = record_of(*jobs.get(), job_id);
+  return job != nullptr ? cause_of_state(job->job_state) : std::nullopt;
 }
 
 Result<std::string> comment_of_job(std::uint32_t job_id) {

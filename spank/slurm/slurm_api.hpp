@@ -15,6 +15,8 @@
 #include "launch/placement/components.hpp"
 #include "launch/placement/step_facts.hpp"
 #include "spank/slurm/slurm_headers.hpp"
+#include "step/messages/end_record.hpp"
+#include "step/server/roll_call.hpp"
 
 namespace amldist::spank {
 
@@ -54,12 +56,18 @@ struct HeterogeneousLayout {
 /// Sends a signal to every task of a step on every node. Errors: unavailable.
 [[nodiscard]] Result<void> signal_step(std::uint32_t job_id, std::uint32_t step_id, int signal);
 
-/// KillWait of slurm.conf: the time between SIGTERM and SIGKILL. 30 s if it is not available.
+/// What a node's slurmd says about a step, with the rights of this process: one remote call to that node, and one to
+/// slurmctld where the step is not there. `component`: of the step inside its job, or NO_VAL. Leaves the standard
+/// streams of this process closed, for libslurm writes an error there: call it in a process of its own.
+[[nodiscard]] step::NodePresence presence_of_step(std::uint32_t job_id, std::uint32_t step_id, std::uint32_t component,
+                                                  const std::string& node);
+
+/// KillWait of slurm.conf: the time between a polite signal and SIGKILL. 30 s where it cannot be asked for.
 [[nodiscard]] std::chrono::seconds kill_wait();
 
-/// Whether something other than its tasks ended a job: it was cancelled or requeued, ran into its time limit, lost its
-/// resources. False if slurmctld does not answer. One remote call.
-[[nodiscard]] bool job_was_ended(std::uint32_t job_id);
+/// What ended a job, if something other than its tasks did: it was cancelled or requeued, ran into its time limit, lost
+/// its resources. nullopt also if slurmctld does not answer. One remote call.
+[[nodiscard]] std::optional<step::EndRecord::Cause> end_of_job(std::uint32_t job_id);
 
 /// A job's comment, which may be empty. One remote call. Errors: unavailable.
 [[nodiscard]] Result<std::string> comment_of_job(std::uint32_t job_id);

@@ -1,5 +1,7 @@
 #include "spank/srun/launcher.hpp"
 
+#include <sys/random.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
@@ -9,6 +11,7 @@
 
 #include "base/os/environment.hpp"
 #include "base/text/text.hpp"
+#include "base/time/calendar_time.hpp"
 #include "fabric/report/verdict.hpp"
 #include "launch/frameworks/launcher_daemons.hpp"
 #include "launch/frameworks/launchers.hpp"
@@ -19,11 +22,14 @@
 #include "launch/site/plugstack.hpp"
 #include "launch/site/rdma_policy.hpp"
 #include "launch/site/trace_policy.hpp"
+#include "spank/server/end_of_step.hpp"
+#include "spank/server/job_comment.hpp"
+#include "spank/server/step_server.hpp"
 #include "spank/slurm/output.hpp"
 #include "spank/slurm/slurm_api.hpp"
 #include "spank/slurm/step_reader.hpp"
 #include "spank/srun/command_line.hpp"
-#include "spank/srun/job_comment.hpp"
+#include "step/messages/end_record.hpp"
 #include "step/messages/job_record.hpp"
 #include "step/messages/launch_record.hpp"
 #include "step/messages/step_secret.hpp"
@@ -119,7 +125,30 @@ void tell_policy(const launch::SitePolicy& site, const launch::Spec& spec, const
   tell_user(concat({"rdma=", to_string(choice.policy), " by ", choice.source}));
 }
 
-/// Sends the record to the nodes: in the environment, and through the listener to those that it does not reach.
+/// A step that this srun serves; kill-on-bad-exit is read here, before srun changes its environment.
+ServedStep served(const SrunSession& session, std::uint32_t job_id, std::uint32_t step_id) {
+  return {.job_id = job_id,
+          .step_id = step_id,
+          .comments = session.request.policy.job_comment,
+          .kills_on_bad_exit = kills_on_bad_exit(),
+          .record_files = session.record_files};
+}
+
+/// The step's nodes, with the step as their slurmds know it.
+std::vector<ServedNodes> served_nodes(const Launch& launch) {
+  if (launch.components.empty()) return {{launch.placement.hosts, launch.job_id}};
+  std::vector<ServedNodes> parts;
+  const bool in_one_job = launch.components.front().job_id == launch.components.back().job_id;
+  for (std::uint32_t number = 0; number < launch.components.size(); ++number) {
+    const launch::Component& each = launch.components[number];
+    const auto hosts = Hostlist::parse(each.hosts);
+    if (!hosts) return {};
+    parts.push_back({*hosts, each.job_id, in_one_job ? number : NO_VAL});
+  }
+  return parts;
+}
+
+/// Sends the record to the nodes: in the environment, and through the server to those that it does not reach.
 Result<void> send_record(SrunSession& session, const launch::Spec& spec, const Launch& launch) {
   const auto record = make_record(session.request.policy, spec, launch);
   if (!record) return record.error();
@@ -133,11 +162,15 @@ Result<void> send_record(SrunSession& session, const launch::Spec& spec, const L
   if (::setenv(step::launch_record_variable, text.c_str(), 1) != 0) {
     return Error{Errc::internal, "out of memory: srun cannot add a variable to its environment"};
   }
-  if (session.listener) {
-    session.listener->watch(
-        {launch.job_id, launch.step_id, launch.placement.map.size(), launch.components.empty() ? std::string() : text,
-         choose_trace(session.request.policy, spec, own_variable("SLURM_JOB_PARTITION").value_or("")),
-         session.request.policy.job_comment});
+  if (session.server) {
+    ServedStep step = served(session, launch.job_id, launch.step_id);
+    step.tasks = launch.placement.map.size();
+    // Over IPv6 no node finds srun (step/messages/srun_link.hpp): then none can report.
+    const bool has_ipv4 = Ipv4::parse(record->address) || slurm_node_address(launch.placement.master_host());
+    if (has_ipv4) step.hosts = served_nodes(launch);
+    if (!launch.components.empty()) step.record = text;
+    step.trace = choose_trace(session.request.policy, spec, own_variable("SLURM_JOB_PARTITION").value_or(""));
+    session.server->serve(std::move(step));
   }
   tell_policy(session.request.policy, spec, record->features);
   if (spec.verbose) tell_user(placement_line(spec, launch.placement, record->address));
@@ -211,18 +244,23 @@ Result<void> check_option(const SubmitterSession& session) {
   return {};
 }
 
-void open_listener(SrunSession& session) {
+void open_server(SrunSession& session) {
   ::unsetenv(step::report_variable);  // an outer step's srun must not hear of this one
-  std::string job_record = own_variable(step::job_record_variable).value_or("");
+  for (const char* const name : {step::job_record_variable, step::end_record_variable}) {
+    if (auto file = own_variable(name); file && !file->empty()) session.record_files.push_back(std::move(*file));
+  }
   ::unsetenv(step::job_record_variable);  // it is of this step, not of one that its tasks may start
   session.in_job = own_variable("SLURM_JOB_ID").has_value() || names_a_job();
   if (!may_concern(session.request)) return;
   ::unsetenv("SLURM_STEP_RESV_PORTS");  // an outer step's; srun sets those of this one later
   if (is_being_debugged()) return;      // a task monitor would stand between slurmstepd and the program that it traces
-  auto listener = Listener::open(std::move(job_record));
-  if (!listener) return;
-  if (::setenv(step::report_variable, (*listener)->channel().to_string().c_str(), 1) != 0) return;
-  session.listener = std::move(*listener);
+  std::uint64_t token = 0;
+  if (::getrandom(&token, sizeof token, 0) != sizeof token) return;
+  constexpr StepServer::Ports any{0, 0};
+  auto server = StepServer::open(srun_port_range().value_or(any), token);  // as the site's firewalls leave them open
+  if (!server) return;
+  if (::setenv(step::report_variable, (*server)->channel().to_string().c_str(), 1) != 0) return;
+  session.server = std::move(*server);
 }
 
 Result<void> make_secret(const SrunSession& session) {
@@ -254,9 +292,7 @@ Result<void> prepare_launch(SrunSession& session, const Handle& handle) {
   const auto launch = fetch_launch(*job_id, *step_id);
   if (!launch) return launch.error();
   if (!*launch) {
-    if (session.listener) {
-      session.listener->watch({.job_id = *job_id, .step_id = *step_id, .comments = session.request.policy.job_comment});
-    }
+    if (session.server) session.server->serve(served(session, *job_id, *step_id));
     return {};
   }
   if (auto worlds = refuse_several_worlds(*spec, (*launch)->placement.map, handle); !worlds) return worlds;
@@ -264,10 +300,17 @@ Result<void> prepare_launch(SrunSession& session, const Handle& handle) {
 }
 
 void note_refusal(const SrunSession& session, const Handle& handle, std::string_view reason) {
-  if (!session.request.policy.job_comment) return;
   const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");
   const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
-  if (job_id && step_id) comment_on_job(*job_id, *step_id, concat({"refused: ", reason}));
+  if (!job_id || !step_id) return;
+  const step::EndRecord end{.step = concat({std::to_string(*job_id), ".", std::to_string(*step_id)}),
+                            .cause = step::EndRecord::Cause::refused,
+                            .status = EXIT_FAILURE,
+                            .time = session.record_files.empty() ? 0 : calendar_ns() / 1'000'000'000,
+                            .evidence = std::string(reason)};
+  if (session.request.policy.job_comment) comment_on_job(*job_id, *step_id, end.sentence());
+  if (const std::string complaint = write_end_record(end, session.record_files); !complaint.empty())
+    tell_user(complaint);
 }
 
 bool leave_refusal_to_nodes(const SrunSession& session) noexcept {
@@ -283,7 +326,7 @@ void withdraw_launch(SrunSession& session) noexcept {
   ::unsetenv(step::launch_record_variable);
   ::unsetenv(step::report_variable);
   ::unsetenv(step::secret_variable);
-  session.listener.reset();
+  session.server.reset();
 }
 
 }  // namespace amldist::spank

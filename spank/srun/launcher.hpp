@@ -16,7 +16,7 @@ namespace amldist::spank {
 /// srun, before anything exists: opens the port on which the nodes' messages arrive, and tells the nodes. Without a
 /// port the step runs all the same. Here and not later, because only what is put into the environment here reaches
 /// every component of a heterogeneous step.
-void open_listener(SrunSession& session);
+void open_server(SrunSession& session);
 
 /// srun, before anything exists: makes the step's secret, where the step may get a kind.
 [[nodiscard]] Result<void> make_secret(const SrunSession& session);

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "spank/server/step_server.hpp"
 #include "spank/slurm/step_request.hpp"
-#include "spank/srun/listener.hpp"
 
 namespace amldist::spank {
 
@@ -31,8 +31,9 @@ struct SubmitterSession {
 
 /// What only srun knows.
 struct SrunSession : SubmitterSession {
-  bool in_job = false;                 ///< the job was there before this srun, and goes on after its step
-  std::unique_ptr<Listener> listener;  ///< receives the nodes' messages; empty: there is none
+  bool in_job = false;                    ///< the job was there before this srun, and goes on after its step
+  std::vector<std::string> record_files;  ///< that get the record of the step's end
+  std::unique_ptr<StepServer> server;     ///< receives the nodes' messages; empty: there is none
 };
 
 /// Removes an outer step's SLURM_NTASKS_PER_NODE. In srun, sbatch and salloc, before they read their environment.

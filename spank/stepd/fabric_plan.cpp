@@ -76,7 +76,7 @@ std::vector<std::string> helper_words(const FabricPlan& plan) {
   return words;
 }
 
-/// The job's environment, in which the helper finds who answers for the step: srun, or the node in its place.
+/// The job's environment, in which the helper finds who answers for the step: srun, or its stand-in.
 std::vector<std::string> helper_environment(const std::optional<step::SrunLink>& srun, const Handle& handle) {
   char** environment = nullptr;
   if (::spank_get_item(handle.raw(), S_JOB_ENV, &environment) != ESPANK_SUCCESS) environment = nullptr;

@@ -2,17 +2,13 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <csignal>
 #include <ctime>
-#include <exception>
 #include <optional>
 #include <span>
 
@@ -136,7 +132,7 @@ class WatchThread {
     while (socket_ && !stopped_within(pause_)) {
       const auto wait = ask([this] { return longest_wait(node_); });
       if (!wait || !text::to_number(*wait, 1ULL << 50)) continue;
-      if (!deputy_) find_deputy();
+      if (!stand_in_) find_stand_in();
       send_to(watcher(), socket_.get(), to_datagram(step::Subject::waits, *wait, token()));
       const std::string reply = answer();
       note_silence(reply.empty());
@@ -148,23 +144,23 @@ class WatchThread {
  private:
   [[nodiscard]] std::uint64_t token() const { return node_.srun.channel.token; }
 
-  /// srun, and when it has gone, the deputy.
-  [[nodiscard]] const step::SrunLink& watcher() const { return srun_has_gone_ && deputy_ ? *deputy_ : node_.srun; }
+  /// srun, and when it has gone, its stand-in.
+  [[nodiscard]] const step::SrunLink& watcher() const { return srun_has_gone_ && stand_in_ ? *stand_in_ : node_.srun; }
 
   /// srun knows where it is.
-  void find_deputy() {
-    if (node_.deputy_port != 0) {
-      if (!tell(node_.srun, to_datagram(step::Subject::deputy, std::to_string(node_.deputy_port), token()))) return;
-      deputy_ = step::SrunLink{*Ipv4::parse("127.0.0.1"), {node_.deputy_port, token()}};
+  void find_stand_in() {
+    if (node_.stand_in_port != 0) {
+      if (!tell(node_.srun, to_datagram(step::Subject::stand_in, std::to_string(node_.stand_in_port), token()))) return;
+      stand_in_ = step::SrunLink{*Ipv4::parse("127.0.0.1"), {node_.stand_in_port, token()}};
       return;
     }
     const auto place =
-        amldist::step::ask(node_.srun, step::MessageType::which_deputy, step::Subject::deputy, 1).value_or("");
+        amldist::step::ask(node_.srun, step::MessageType::which_stand_in, step::Subject::stand_in, 1).value_or("");
     const auto colon = std::min(place.find(':'), place.size());
     const auto address = Ipv4::parse(std::string_view(place).substr(0, colon));
     constexpr std::uint64_t largest_port = 65535;
     const auto port = text::to_number(std::string_view(place).substr(std::min(colon + 1, place.size())), largest_port);
-    if (address && port) deputy_ = step::SrunLink{*address, {static_cast<std::uint16_t>(*port), token()}};
+    if (address && port) stand_in_ = step::SrunLink{*address, {static_cast<std::uint16_t>(*port), token()}};
   }
 
   /// One lost datagram says nothing, and an srun that is stopped for a moment comes back.
@@ -249,37 +245,16 @@ class WatchThread {
   FileDescriptor socket_;
   milliseconds pause_ = idle_pause();
   Clock::time_point shares_sent_ = Clock::now();
-  std::optional<step::SrunLink> deputy_;
+  std::optional<step::SrunLink> stand_in_;
   int silences_ = 0;  ///< without an answer, one after the other
   bool srun_has_gone_ = false;
 };
 
-void run_watch(WatchThread thread) noexcept {
-  try {
-    thread.run();
-  } catch (const std::exception&) {  // out of memory: this node is no longer watched
-  }
-}
-
 }  // namespace
 
-HangWatch::HangWatch(WatchedNode node) noexcept : stop_(::eventfd(0, EFD_CLOEXEC)) {
-  if (!stop_) return;
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    thread_ = std::thread(run_watch, WatchThread(std::move(node), stop_.get()));
-  } catch (const std::exception&) {
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
-
-HangWatch::~HangWatch() {
-  if (!thread_.joinable()) return;
-  static_cast<void>(::eventfd_write(stop_.get(), 1));
-  thread_.join();
+HangWatch::HangWatch(WatchedNode node) noexcept {
+  const auto run = [node = std::move(node)](int stop) { WatchThread(node, stop).run(); };
+  static_cast<void>(thread_.start(run));
 }
 
 }  // namespace amldist::spank

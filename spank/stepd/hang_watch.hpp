@@ -5,11 +5,10 @@
 
 #include <cstdint>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/os/answer_as_user.hpp"
-#include "base/os/file_descriptor.hpp"
+#include "base/os/quiet_thread.hpp"
 #include "step/messages/srun_link.hpp"
 
 namespace amldist::spank {
@@ -23,8 +22,7 @@ struct WatchedNode {
   std::string host;
   std::vector<std::uint32_t> ranks;  ///< of this node
   std::uint32_t seconds = 0;         ///< hang=
-  std::uint16_t deputy_port =
-      0;  ///< of this node's deputy (fallback_hang_detector.hpp); 0: it is on another node, or none is
+  std::uint16_t stand_in_port = 0;   ///< of this node's stand-in; 0: it is on another node, or there is none
 };
 
 /// Reads the recorders in a child with the user's rights: they are his files. Sends no signal to a task.
@@ -32,13 +30,9 @@ class HangWatch {
  public:
   /// Starts the thread, after the tasks were forked. Without one (no memory) nobody watches this node.
   explicit HangWatch(WatchedNode node) noexcept;
-  HangWatch(const HangWatch&) = delete;
-  HangWatch& operator=(const HangWatch&) = delete;
-  ~HangWatch();
 
  private:
-  FileDescriptor stop_;  ///< an eventfd; readable: slurmstepd ends
-  std::thread thread_;
+  QuietThread thread_;
 };
 
 }  // namespace amldist::spank

@@ -36,7 +36,8 @@ bool master_is_ours(const launch::Rendezvous& meet, const NodePlan& plan, const 
   return std::ranges::find(facts.own_addresses, IpAddress(*literal)) != facts.own_addresses.end();
 }
 
-/// Ports that this node's ranks will listen on: rank 0's, for TensorFlow one for each task, for Ray a block on each node.
+/// Ports that this node's ranks will listen on: rank 0's, for TensorFlow one for each task, for Ray a block on each
+/// node.
 std::vector<std::uint16_t> ports_of(const NodePlan& plan, const NodeFacts& facts) {
   const launch::Rendezvous& meet = plan.step.rendezvous;
   std::vector<std::uint16_t> ports;
@@ -55,25 +56,25 @@ std::vector<std::uint16_t> ports_of(const NodePlan& plan, const NodeFacts& facts
 
 /// Finds where a node in srun's place listens, as every node computes it: with the token that srun sent, at the number
 /// of the TCP port that its rank has for itself.
-Result<step::SrunLink> find_sruns_place(const launch::StepPlan& plan, const NodeFacts& facts,
-                                        const EnvironmentReader& environment) {
+Result<step::SrunLink> find_stand_in(const launch::StepPlan& plan, const NodeFacts& facts,
+                                     const EnvironmentReader& environment) {
   const auto channel = step::ReportChannel::parse(environment(step::report_variable).value_or(""));
   if (!channel) return Error{Errc::unavailable, "srun sent no token"};
-  if (!facts.address_in_sruns_place) return facts.address_in_sruns_place.error();
+  if (!facts.stand_in_address) return facts.stand_in_address.error();
   const launch::TaskMap& map = plan.placement.map;
-  const std::uint32_t port = plan.rendezvous.port + map.local_rank_of(rank_in_sruns_place(plan.spec, map.size()));
+  const std::uint32_t port = plan.rendezvous.port + map.local_rank_of(rank_of_stand_in(plan.spec, map.size()));
   if (port > std::numeric_limits<std::uint16_t>::max()) return Error{Errc::unavailable, "no port is left for it"};
-  return step::SrunLink{*facts.address_in_sruns_place, {static_cast<std::uint16_t>(port), channel->token}};
+  return step::SrunLink{*facts.stand_in_address, {static_cast<std::uint16_t>(port), channel->token}};
 }
 
 /// Where no srun waits for the step: one of its nodes answers the others, if they can find it.
-void plan_sruns_place(NodePlan& plan, const NodeFacts& facts, const EnvironmentReader& environment) {
+void plan_stand_in(NodePlan& plan, const NodeFacts& facts, const EnvironmentReader& environment) {
   if (facts.has_srun || !plan.is_whole_step || plan.ranks.empty()) return;
-  const std::uint32_t rank = rank_in_sruns_place(plan.step.spec, plan.step.placement.map.size());
+  const std::uint32_t rank = rank_of_stand_in(plan.step.spec, plan.step.placement.map.size());
   plan.stands_in = std::ranges::find(plan.ranks, rank) != plan.ranks.end();
-  const auto link = find_sruns_place(plan.step, facts, environment);
-  if (link) plan.sruns_place = *link;
-  else if (plan.stands_in) plan.nobody_stands_in = nobody_stands_in(plan.step, link.error().message);
+  const auto link = find_stand_in(plan.step, facts, environment);
+  if (link) plan.link_to_stand_in = *link;
+  else if (plan.stands_in) plan.no_stand_in = no_stand_in(plan.step, link.error().message);
   plan.stands_in = plan.stands_in && link;
 }
 
@@ -119,7 +120,7 @@ std::optional<FabricWishes> wishes_for(const NodePlan& plan, const launch::SiteP
 
 }  // namespace
 
-std::string nobody_stands_in(const launch::StepPlan& plan, std::string_view why) {
+std::string no_stand_in(const launch::StepPlan& plan, std::string_view why) {
   return concat({"no srun waits for this step, and no node could take its place (", why,
                  "): the first failure is not reported",
                  has_servers(plan.spec, plan.placement.map.size())
@@ -144,7 +145,7 @@ Result<NodePlan> plan_node(const NodeFacts& facts, const launch::Spec& spec, con
   plan.trace = choose_trace(site, spec, partition);
   plan.trace_libraries = facts.trace_libraries;
   plan.requires_secret = site.secret == launch::SecretPolicy::require;
-  plan_sruns_place(plan, facts, environment);
+  plan_stand_in(plan, facts, environment);
   // The tasks of a heterogeneous step whose srun does not answer learn their ranks later than this: then nothing is
   // checked or claimed.
   if (plan.ranks.empty()) return plan;

@@ -29,7 +29,7 @@ struct NodeFacts {
   std::optional<Ipv4> address_in_hosts = {};  ///< of the name that step.address is, in /etc/hosts
   std::optional<Ipv4> peer = {};              ///< another node's address; nullopt: there is none, or Slurm has none
   std::string interface_to_peer = {};         ///< empty: not known
-  Result<Ipv4> address_in_sruns_place = Ipv4{};  ///< where no srun waits: of the node that answers in its place
+  Result<Ipv4> stand_in_address = Ipv4{};     ///< where no srun waits: of the node that answers in its place
 };
 
 /// What this node's tasks get, and what slurmstepd has to do for them.
@@ -38,16 +38,16 @@ struct NodePlan {
   bool is_whole_step = true;  ///< false: Slurm gives this slurmstepd only a component of a heterogeneous step
   std::uint32_t node = 0;     ///< this node's place in the step
   std::string host = {};      ///< its name
-  std::vector<std::uint32_t> ranks = {};           ///< of this node; empty where only its tasks will know
-  std::vector<std::uint16_t> ports = {};           ///< to claim, because this node's ranks will listen there
-  std::vector<std::string> notes = {};             ///< lines for the user, told by rank 0
-  std::optional<FabricWishes> fabric = {};         ///< nullopt: nobody wants the fabric verified
-  launch::TraceChoice trace = {};                  ///< whether the tasks' calls are recorded
-  std::string trace_libraries = {};                ///< as in the facts
-  bool requires_secret = false;                    ///< the site wants libamldist to refuse worlds without a secret
-  std::optional<step::SrunLink> sruns_place = {};  ///< where a node answers because no srun waits
-  bool stands_in = false;                          ///< that node is this one
-  std::string nobody_stands_in = {};  ///< no srun waits and this node cannot take its place: a line for the user
+  std::vector<std::uint32_t> ranks = {};                ///< of this node; empty where only its tasks will know
+  std::vector<std::uint16_t> ports = {};                ///< to claim, because this node's ranks will listen there
+  std::vector<std::string> notes = {};                  ///< lines for the user, told by rank 0
+  std::optional<FabricWishes> fabric = {};              ///< nullopt: nobody wants the fabric verified
+  launch::TraceChoice trace = {};                       ///< whether the tasks' calls are recorded
+  std::string trace_libraries = {};                     ///< as in the facts
+  bool requires_secret = false;                         ///< the site wants libamldist to refuse worlds without a secret
+  std::optional<step::SrunLink> link_to_stand_in = {};  ///< where a node answers because no srun waits
+  bool stands_in = false;                               ///< that node is this one
+  std::string no_stand_in = {};  ///< no srun waits and this node cannot take its place: a line for the user
 };
 
 /// The plan of a node of a step that has a kind. Pure. Errors: mismatch, invalid_argument or unavailable, with a
@@ -56,6 +56,6 @@ struct NodePlan {
                                          const launch::SitePolicy& site, const EnvironmentReader& environment);
 
 /// What the user is told where nobody takes srun's place.
-[[nodiscard]] std::string nobody_stands_in(const launch::StepPlan& plan, std::string_view why);
+[[nodiscard]] std::string no_stand_in(const launch::StepPlan& plan, std::string_view why);
 
 }  // namespace amldist::spank

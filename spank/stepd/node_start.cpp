@@ -11,6 +11,7 @@
 #include "spank/slurm/slurm_api.hpp"
 #include "spank/stepd/parameter_servers.hpp"
 #include "spank/stepd/task_trace.hpp"
+#include "step/messages/end_record.hpp"
 #include "step/messages/launch_record.hpp"
 #include "step/messages/step_secret.hpp"
 
@@ -28,8 +29,9 @@ bool has_kind_only_in_srun(const StepRequest& request, const Handle& handle) {
 
 /// False also for batch, interactive and extern steps.
 bool may_get_kind(const StepRequest& request, const Handle& handle) {
-  if (request.policy.disabled) return false;
-  if (request.is_idle() && !has_kind_only_in_srun(request, handle)) return false;
+  const bool is_off = request.policy.disabled;
+  if (is_off && !handle.variable(step::launch_record_variable)) return false;
+  if (!is_off && request.is_idle() && !has_kind_only_in_srun(request, handle)) return false;
   const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
   return !step_id || *step_id <= SLURM_MAX_NORMAL_STEP_ID;
 }
@@ -45,6 +47,13 @@ Result<void> remove_variables_of_srun(const Handle& handle, bool with_record) {
   step::give_secret({}, handle.environment(), patch);
   if (auto whole = handle.environment_was_read(); !whole) return whole;
   return handle.apply(patch);
+}
+
+/// Other nodes would wait for these tasks, which would not know their ranks. The step is ours: srun sent a record.
+Error switched_off() {
+  return {Errc::unavailable,
+          concat({"on node ", own_host_name(), " aml-dist is switched off (disabled), but not where ",
+                  "the step was started: its tasks do not start; give all nodes the same config="})};
 }
 
 /// The outcome for a step that gets no plan; nullopt for one that gets a kind.
@@ -118,25 +127,55 @@ Result<NodeFacts> read_facts(const StepRequest& request, const launch::Spec& spe
   read_network(facts);
   const launch::Placement& placement = facts.step.placement;
   if (!has_srun) {
-    facts.address_in_sruns_place =
-        slurm_node_address(placement.host_of(rank_in_sruns_place(spec, placement.map.size())));
+    facts.stand_in_address = slurm_node_address(placement.host_of(rank_of_stand_in(spec, placement.map.size())));
   }
   return facts;
 }
 
 // ---- the plan applied ----
 
-/// nullptr where that is not possible; then the plan has a line for the user.
-std::unique_ptr<FallbackServer> stand_in_for_srun(NodePlan& plan, const NodeFacts& facts) {
-  const step::ReportChannel& channel = plan.sruns_place->channel;
-  const launch::TaskMap& map = plan.step.placement.map;
+std::vector<std::string> record_files(const Handle& handle) {
+  auto file = handle.variable(step::end_record_variable);
+  return file && !file->empty() ? std::vector{std::move(*file)} : std::vector<std::string>();
+}
+
+/// Opens the stand-in that the plan puts on this node. Errors: it cannot be opened; the other nodes wait for it before
+/// they start their tasks, so none starts.
+Result<void> open_stand_in(NodeStart& start, const NodePlan& plan, const NodeFacts& facts, const Handle& handle) {
+  if (!plan.stands_in) return {};
+  const step::ReportChannel& channel = plan.link_to_stand_in->channel;
   const auto may = launch::may_listen(facts.user.user, channel.port, plan.host);
-  auto server =
-      may ? FallbackServer::open(channel.port, {channel.token, facts.items.job_id, map.size(), map.nodes(), facts.user})
-          : may.error();
-  if (server) return std::move(*server);
-  plan.nobody_stands_in = nobody_stands_in(plan.step, server.error().message);
-  return nullptr;
+  auto opened = may ? StepServer::open({channel.port, channel.port}, channel.token) : may.error();
+  if (!opened) {
+    return Error{
+        opened.error().code,
+        concat({"no srun waits for this step, and ", plan.host, " cannot stand in for it (", opened.error().message,
+                "): its tasks do not start: choose another master_port=, or start it without --async"})};
+  }
+  const launch::Placement& placement = plan.step.placement;
+  start.stand_in = std::move(*opened);
+  start.served = {.job_id = facts.items.job_id,
+                  .step_id = facts.items.step_id,
+                  .tasks = placement.map.size(),
+                  .nodes = placement.map.nodes(),
+                  .hosts = {{placement.hosts, facts.items.job_id}},
+                  .record_files = record_files(handle),
+                  .rights = facts.user,
+                  .folder = handle.variable("PWD").value_or("/")};
+  return {};
+}
+
+/// Tells srun that this node's tasks will have their environment; where the ranks are not known yet, the tasks do. A
+/// stand-in answers only later.
+void report_own_node(NodeStart& start, const NodePlan& plan) {
+  if (!start.srun) return;
+  start.gate = StartGate::make();
+  if (plan.ranks.empty()) return;
+  constexpr std::chrono::milliseconds patience{1000};
+  const std::string report = to_datagram(step::Subject::here, plan.host, start.srun->channel.token);
+  if (!start.has_srun) return send_without_reply(*start.srun, report);
+  const auto answer = report_node(*start.srun, plan.host, patience, false);
+  if (answer == step::MessageType::start) start.gate->state.store(StartGate::State::open);
 }
 
 /// Tells srun the address of rank 0's node, or that there is none, so that the other nodes stop waiting.
@@ -196,6 +235,11 @@ NodeStart read_plan_apply(const StepRequest& request, const Handle& handle) {
   NodeStart start;
   start.task_refused = SharedAtomic<bool>::make();
   start.begin = std::chrono::steady_clock::now();
+  if (request.policy.disabled) {
+    start.srun = step::read_srun_link(handle.environment());
+    start.outcome = switched_off();
+    return start;
+  }
   const auto spec = request.spec_in_partition(handle.variable("SLURM_JOB_PARTITION").value_or(""));
   if (auto outcome = outcome_without_plan(request, spec, handle)) {
     start.outcome = std::move(*outcome);
@@ -206,8 +250,9 @@ NodeStart read_plan_apply(const StepRequest& request, const Handle& handle) {
   const auto facts = read_facts(request, *spec, start.srun, start.has_srun, handle);
   auto plan = facts ? plan_node(*facts, *spec, request.policy, handle.environment()) : facts.error();
   if (auto whole = handle.environment_was_read(); !whole) plan = whole.error();
-  if (plan && plan->sruns_place) start.srun = plan->sruns_place;
-  if (plan && plan->stands_in) start.fallback_server = stand_in_for_srun(*plan, *facts);
+  if (plan && plan->link_to_stand_in) start.srun = plan->link_to_stand_in;
+  if (auto opened = plan ? open_stand_in(start, *plan, *facts, handle) : Result<void>(); !opened) plan = opened.error();
+  if (plan) report_own_node(start, *plan);
   auto address = plan ? find_address(*plan, request.policy, start.srun) : plan.error();
   auto resources = address ? gather_resources(*plan, request.policy, facts->user.user, handle) : address.error();
   if (!resources) {

@@ -11,11 +11,12 @@
 #include "base/os/shared_atomic.hpp"
 #include "base/text/result.hpp"
 #include "launch/rendezvous/port_claim.hpp"
+#include "spank/server/step_server.hpp"
 #include "spank/slurm/handle.hpp"
 #include "spank/slurm/step_request.hpp"
 #include "spank/stepd/fabric_plan.hpp"
-#include "spank/stepd/fallback_server.hpp"
 #include "spank/stepd/node_plan.hpp"
+#include "spank/stepd/start_gate.hpp"
 
 namespace amldist::spank {
 
@@ -37,9 +38,11 @@ struct NodeStart {
   using Outcome = std::variant<NotConcerned, RefusedBySrun, Error, NodePlan>;
   Outcome outcome;
   NodeResources resources;
-  std::unique_ptr<FallbackServer> fallback_server = {};  ///< on the node that takes srun's place
-  std::optional<step::SrunLink> srun = {};               ///< the way to who answers for the step; nullopt: nobody does
-  bool has_srun = true;  ///< false: a node answers in its place (fallback_server.hpp), or nobody
+  std::unique_ptr<StepServer> stand_in = {};  ///< on one node of a step for which no srun waits
+  ServedStep served = {};                     ///< by that stand-in
+  std::optional<step::SrunLink> srun = {};    ///< the way to srun or its stand-in; nullopt: there is no way
+  bool has_srun = true;                       ///< false: it had ended before the step, and a stand-in answers
+  std::optional<StartGate> gate = {};  ///< holds the tasks until every node has reported; nullopt: they are not held
   std::chrono::steady_clock::time_point begin = {};  ///< when the step came to this node
   SharedAtomic<bool> task_refused;  ///< a task did not get its environment, and must not start. Shared with the tasks
 

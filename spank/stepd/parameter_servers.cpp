@@ -14,7 +14,7 @@ bool has_servers(const launch::Spec& spec, std::uint32_t tasks) {
   return chief_and_workers({spec.counts, tasks}) > 0;
 }
 
-std::uint32_t rank_in_sruns_place(const launch::Spec& spec, std::uint32_t tasks) {
+std::uint32_t rank_of_stand_in(const launch::Spec& spec, std::uint32_t tasks) {
   return has_servers(spec, tasks) ? chief_and_workers({spec.counts, tasks}) : 0;
 }
 

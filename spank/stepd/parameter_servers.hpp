@@ -13,7 +13,7 @@ namespace amldist::spank {
 
 /// The rank whose node takes srun's place where no srun waits: rank 0; or the first parameter server, which is there
 /// until all of them may end.
-[[nodiscard]] std::uint32_t rank_in_sruns_place(const launch::Spec& spec, std::uint32_t tasks);
+[[nodiscard]] std::uint32_t rank_of_stand_in(const launch::Spec& spec, std::uint32_t tasks);
 
 /// Whether somebody else has to end this task: a server; and beside a chief a worker, which in TensorFlow 2 serves it
 /// and never returns.

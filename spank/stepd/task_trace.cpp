@@ -64,21 +64,21 @@ void set_nccl_profiler(const NodePlan& plan, const EnvironmentReader& environmen
   }
 }
 
-std::unique_ptr<FallbackHangDetector> deputy_of(const NodePlan& plan, const Handle& handle, UserRights rights,
-                                                std::uint64_t token) {
+/// Watches for hangs should srun go.
+std::unique_ptr<StepServer> start_stand_in(const NodePlan& plan, const Handle& handle, UserRights rights,
+                                           std::uint64_t token) {
   const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");
   const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
-  if (!job_id || !step_id) return nullptr;
-  return std::make_unique<FallbackHangDetector>(
-      FallbackStep{.job_id = *job_id,
-                   .step_id = *step_id,
-                   .tasks = static_cast<std::uint32_t>(plan.step.placement.map.size()),
-                   .seconds = plan.trace.hang,
-                   .ends = plan.trace.ends,
-                   .name = plan.step.step_name,
-                   .folder = handle.variable("PWD").value_or("/tmp"),
-                   .rights = rights,
-                   .token = token});
+  auto server = StepServer::open({0, 0}, token);
+  if (!job_id || !step_id || !server) return nullptr;
+  (*server)->serve({.job_id = *job_id,
+                    .step_id = *step_id,
+                    .tasks = plan.step.placement.map.size(),
+                    .nodes = plan.step.placement.map.nodes(),
+                    .trace = plan.trace,
+                    .rights = rights,
+                    .folder = handle.variable("PWD").value_or("/tmp")});
+  return std::move(*server);
 }
 
 }  // namespace
@@ -158,7 +158,7 @@ HangWatchers watch_for_hangs(const NodeStart& node, const Handle& handle) {
   if (!user || !group || plan->ranks.empty()) return {};
   const std::string given = handle.variable(trace::variable::trace_folder).value_or("");
   HangWatchers out;
-  if (plan->ranks.front() == 0) out.fallback = deputy_of(*plan, handle, {*user, *group}, node.srun->channel.token);
+  if (plan->ranks.front() == 0) out.stand_in = start_stand_in(*plan, handle, {*user, *group}, node.srun->channel.token);
   out.watch = std::make_unique<HangWatch>(WatchedNode{*node.srun,
                                                       {*user, *group},
                                                       trace::trace_roots(given, *user),
@@ -166,7 +166,7 @@ HangWatchers watch_for_hangs(const NodeStart& node, const Handle& handle) {
                                                       plan->host,
                                                       plan->ranks,
                                                       plan->trace.hang,
-                                                      out.fallback ? out.fallback->port() : std::uint16_t{0}});
+                                                      out.stand_in ? out.stand_in->channel().port : std::uint16_t{0}});
   return out;
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/text/environment.hpp"
-#include "spank/stepd/fallback_hang_detector.hpp"
+#include "spank/server/step_server.hpp"
 #include "spank/stepd/hang_watch.hpp"
 #include "spank/stepd/node_start.hpp"
 
@@ -32,7 +32,7 @@ void set_trace(const NodePlan& plan, const std::string& program, const Environme
 
 /// What watches a step for hangs while its tasks run.
 struct HangWatchers {
-  std::unique_ptr<FallbackHangDetector> fallback;  ///< of rank 0's node
+  std::unique_ptr<StepServer> stand_in;  ///< on rank 0's node, should srun go
   std::unique_ptr<HangWatch> watch;
 };
 

@@ -139,7 +139,10 @@ void finish_task(StepdSession& session, const Handle& handle) {
   tell_srun(session, handle);
   const NodePlan* const plan = session.node.plan();
   // Here, because after its tasks slurmstepd has no way to the step's output.
-  if (plan != nullptr && ++session.ended_tasks >= plan->ranks.size()) session.node.fallback_server.reset();
+  if (plan != nullptr && ++session.ended_tasks >= plan->ranks.size()) {
+    session.node.stand_in.reset();
+    session.hang_watchers.stand_in.reset();
+  }
   if (!session.node.task_refused.load() || session.step_ended) return;
   session.step_ended = true;
   const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");

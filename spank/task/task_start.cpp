@@ -13,6 +13,7 @@
 #include "spank/stepd/parameter_servers.hpp"
 #include "spank/stepd/task_trace.hpp"
 #include "spank/task/task_monitor.hpp"
+#include "step/messages/end_record.hpp"
 #include "step/messages/launch_record.hpp"
 #include "step/messages/step_secret.hpp"
 
@@ -69,6 +70,7 @@ Result<void> write_environment(const NodeStart& node, const Handle& handle, std:
   if (!patch) return patch.error();
   set_trace(*node.plan(), handle.program(), handle.environment(), *patch);
   patch->unset(step::launch_record_variable);
+  if (handle.variable(step::end_record_variable)) patch->unset(step::end_record_variable);
   if (node.plan()->requires_secret) patch->set(launch::variable::secret, "require");
   return handle.apply(*patch);
 }
@@ -108,8 +110,13 @@ Result<void> prepare_task(const NodeStart& node, const Handle& handle) {
   const auto rank = rank_of_task(*plan, handle);
   if (!rank) return rank.error();
   if (*rank == 0) tell_notes(node, handle);
-  if (!plan->nobody_stands_in.empty() && *rank == plan->ranks.front()) tell_step(plan->nobody_stands_in);
+  if (!plan->no_stand_in.empty() && *rank == plan->ranks.front()) tell_step(plan->no_stand_in);
   if (auto written = write_environment(node, handle, *rank); !written) return written;
+  if (node.gate) {
+    const auto opened = node.gate->wait(*node.srun, plan->step.placement.host_of(*rank), node.has_srun);
+    if (!opened && opened.error().message.empty()) ::_exit(EXIT_FAILURE);  // srun has said why, and ends the step
+    if (!opened) return opened;
+  }
   const bool is_ended = needs_task_monitor(plan->step.spec, plan->step.placement.map.size(), *rank);
   return node.srun && is_ended ? put_below_monitor(*node.srun, handle, *rank) : Result<void>();
 }

@@ -82,15 +82,15 @@ TEST(NodePlan, LetsTheNodeOfRank0OrTheFirstServerStandInForSrun) {
   for (const Case& each : cases) {
     NodeFacts facts = facts_of(each.ranks);
     facts.has_srun = false;
-    facts.address_in_sruns_place = *Ipv4::parse("10.0.0.7");
+    facts.stand_in_address = *Ipv4::parse("10.0.0.7");
     const auto plan = planned(facts, each.option);
     ASSERT_TRUE(plan) << plan.error().message;
     EXPECT_EQ(plan->stands_in, each.stands_in) << each.option;
-    ASSERT_TRUE(plan->sruns_place) << each.option;
-    EXPECT_EQ(plan->sruns_place->address.to_string(), "10.0.0.7");
-    EXPECT_EQ(plan->sruns_place->channel.port, each.port) << each.option;
-    EXPECT_EQ(plan->sruns_place->channel.token, 0xabcU);
-    EXPECT_EQ(plan->nobody_stands_in, "");
+    ASSERT_TRUE(plan->link_to_stand_in) << each.option;
+    EXPECT_EQ(plan->link_to_stand_in->address.to_string(), "10.0.0.7");
+    EXPECT_EQ(plan->link_to_stand_in->channel.port, each.port) << each.option;
+    EXPECT_EQ(plan->link_to_stand_in->channel.token, 0xabcU);
+    EXPECT_EQ(plan->no_stand_in, "");
   }
 }
 
@@ -99,14 +99,14 @@ TEST(NodePlan, SaysOnOneNodeThatNobodyCanStandInForSrun) {
     for (const std::uint32_t first : {0U, 2U}) {
       NodeFacts facts = facts_of({first, first + 1});
       facts.has_srun = false;
-      if (!has_address) facts.address_in_sruns_place = Error{Errc::unavailable, "no address"};
+      if (!has_address) facts.stand_in_address = Error{Errc::unavailable, "no address"};
       const auto plan = planned(facts, "pytorch", has_address ? Variables{{step::report_variable, ""}} : Variables{});
       ASSERT_TRUE(plan);
-      EXPECT_FALSE(plan->sruns_place);
+      EXPECT_FALSE(plan->link_to_stand_in);
       EXPECT_FALSE(plan->stands_in);
-      EXPECT_EQ(plan->nobody_stands_in.find(has_address ? "srun sent no token" : "no address") != std::string::npos,
+      EXPECT_EQ(plan->no_stand_in.find(has_address ? "srun sent no token" : "no address") != std::string::npos,
                 first == 0)
-          << plan->nobody_stands_in;
+          << plan->no_stand_in;
     }
   }
 }

@@ -40,7 +40,7 @@ void check_words(std::string_view datagram) {
     require(to_datagram(*word, token).size() <= step::longest_datagram, "");
   for (const step::Subject subject :
        {step::Subject::record, step::Subject::address, step::Subject::waits, step::Subject::state,
-        step::Subject::wants_stacks, step::Subject::stack, step::Subject::shares, step::Subject::deputy}) {
+        step::Subject::wants_stacks, step::Subject::stack, step::Subject::shares, step::Subject::stand_in}) {
     const auto text = parse_text(subject, datagram, token);
     if (text) require(to_datagram(subject, *text, token) == datagram, "a text is carried unchanged");
   }
@@ -52,7 +52,7 @@ void check_forgery(std::string_view datagram) {
           "nor does a report");
 }
 
-/// What srun, or root's process in its place, does with it.
+/// What srun, or its stand-in in root's process, does with it.
 void check_desk(std::string_view datagram, spank::MessageServer& server) {
   const auto answer = server.take(datagram, {});
   require(!answer || step::decode(datagram, token).has_value(), "nobody is answered without the token");

@@ -16,6 +16,12 @@ SAID = "aml-dist: first failure: rank 0 (local 0) on node9: exit status 42, 0.1 
 FAILED_FIRST = "rank 2 (local 0) on node3: exit status 7, 0.1 s after the start"
 
 
+def ended(status: int, evidence: str = FAILED_FIRST) -> str:
+    """As srun's plugin writes it (libdist/step/messages/end_record.hpp)."""
+    return json.dumps({"schema": 1, "step": "17.0", "cause": "rank_exit", "rank": 2, "node": "node3", "status": status, "signal": None,
+                       "time": 1, "evidence": evidence, "nodes_blamed": []}, separators=(",", ":"))
+
+
 @pytest.fixture
 def cluster(slurm):
     """One node that runs a job at once; `state` is what scontrol says of it, None that it has forgotten it."""
@@ -51,7 +57,7 @@ def test_words_in_the_output_make_no_failure(aml_run, cluster):
 
 
 def test_the_task_that_failed_first_is_told_and_its_status_handed_on(aml_run, cluster):
-    record = f'echo "failed 7 {FAILED_FIRST}" >>"$AMLDIST_JOB_RECORD"; exit 143'
+    record = f"echo '{ended(7)}' >>\"$AMLDIST_JOB_RECORD\"; exit 143"
     done, answer = wait(aml_run, cluster("FAILED", record))
     assert done.status == 7 and answer["first_failure"] == FAILED_FIRST, str(done)
     assert f"exit status 7; first failure: {FAILED_FIRST}" in done.said.splitlines()[-1]
@@ -60,7 +66,7 @@ def test_the_task_that_failed_first_is_told_and_its_status_handed_on(aml_run, cl
 @pytest.mark.parametrize("state, status", [("CANCELLED", 130), ("TIMEOUT", 124), ("NODE_FAIL", 1), ("OUT_OF_MEMORY", 137)])
 def test_an_end_that_slurm_decided_is_not_the_tasks(aml_run, cluster, state, status):
     """Tasks that Slurm ends fail, too."""
-    done, answer = wait(aml_run, cluster(state, f'echo "failed 143 {FAILED_FIRST}" >>"$AMLDIST_JOB_RECORD"; exit 143'))
+    done, answer = wait(aml_run, cluster(state, f"echo '{ended(143)}' >>\"$AMLDIST_JOB_RECORD\"; exit 143"))
     assert done.status == status and answer["state"] == state, str(done)
 
 
@@ -79,14 +85,14 @@ def test_a_script_that_was_killed_recorded_no_end(aml_run, cluster):
 
 def test_the_record_of_an_earlier_run_does_not_count(aml_run, cluster):
     """A requeued job begins its record anew; until then that of the run before lies there."""
-    stale = f'printf "job 17 0\\nfailed 9 {FAILED_FIRST}\\nended 9\\n" >.aml-run-17'
+    stale = f"printf 'job 17 0\\n%s\\nended 9\\n' '{ended(9)}' >.aml-run-17"
     done, answer = wait(aml_run, cluster("FAILED", "exit 5", after=stale, restarts=1))
     assert done.status == 5 and answer["first_failure"] is None, str(done)
-    done, _ = wait(aml_run, cluster("FAILED", "exit 5", after="printf 'job 18 0\\nfailed 9 x y\\n' >.aml-run-17"))
+    done, _ = wait(aml_run, cluster("FAILED", "exit 5", after=f"printf 'job 18 0\\n%s\\n' '{ended(9)}' >.aml-run-17"))
     assert done.status == 5, str(done)
 
 
-@pytest.mark.parametrize("record", ["", "rubbish\n", "failed 9 x y\n", "job 17 0\nfailed 999 x\n", "job 17 0\n" + "x" * 100_000])
+@pytest.mark.parametrize("record", ["", "rubbish\n", "failed 9 x y\n", "job 17 0\nfailed 9 x\n", "job 17 0\n" + "x" * 100_000])
 def test_a_record_that_is_none_leaves_slurms_answer(aml_run, cluster, record):
     slurm = cluster("FAILED", "exit 5", after="cat rubbish >.aml-run-17")
     (slurm.folder / "rubbish").write_text(record)
@@ -94,7 +100,7 @@ def test_a_record_that_is_none_leaves_slurms_answer(aml_run, cluster, record):
 
 
 def test_the_record_is_no_link_and_no_pipe(aml_run, cluster):
-    for after in ("rm .aml-run-17; printf 'job 17 0\\nfailed 9 x y\\nended 9\\n' >real; ln -s real .aml-run-17",
+    for after in (f"rm .aml-run-17; printf 'job 17 0\\n%s\\nended 9\\n' '{ended(9)}' >real; ln -s real .aml-run-17",
                   "rm .aml-run-17; mkfifo .aml-run-17"):
         assert wait(aml_run, cluster("FAILED", "exit 5", after=after))[0].status == 5
 

@@ -158,7 +158,8 @@ Result<void> write_whole_file(const std::string& path, std::string_view content)
 }
 
 bool append_line(const std::string& path, std::string_view line) {
-  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK));
+  const FileDescriptor file(
+      ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0600));
   struct stat status = {};
   if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
   return ::write(file.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size());

@@ -33,8 +33,8 @@ bool write_all(int descriptor, std::string_view content) noexcept;
 /// directly. Errors: unavailable, with the reason alone; a regular file is then unchanged.
 [[nodiscard]] Result<void> write_whole_file(const std::string& path, std::string_view content);
 
-/// Appends a line, newline included, to an existing regular file; links are not followed. Several processes may do so
-/// at once. false: it was not written.
+/// Adds a line, which brings its newline, at the end of a regular file, which is made where it is not there; links are
+/// not followed. Several processes may do so at once. false: it was not written.
 [[nodiscard]] bool append_line(const std::string& path, std::string_view line);
 
 }  // namespace amldist

@@ -12,7 +12,7 @@ struct Spelling {
   MessageType word;
   std::string_view text;
 };
-constexpr std::array<Spelling, 12> spellings = {{{MessageType::may_i_end, "may-i-end"},
+constexpr std::array<Spelling, 13> spellings = {{{MessageType::may_i_end, "may-i-end"},
                                                  {MessageType::not_yet, "not-yet"},
                                                  {MessageType::end, "end"},
                                                  {MessageType::heard, "heard"},
@@ -23,11 +23,12 @@ constexpr std::array<Spelling, 12> spellings = {{{MessageType::may_i_end, "may-i
                                                  {MessageType::use_sockets, "use-sockets"},
                                                  {MessageType::refuse_step, "refuse-step"},
                                                  {MessageType::wants_states, "wants-states"},
-                                                 {MessageType::which_deputy, "which-deputy"}}};
+                                                 {MessageType::which_stand_in, "which-stand-in"},
+                                                 {MessageType::start, "start"}}};
 
 constexpr std::string_view name_of(Subject subject) noexcept {
-  constexpr std::array<std::string_view, 8> names = {"record",       "address", "waits",  "state",
-                                                     "wants-stacks", "stack",   "shares", "deputy"};
+  constexpr std::array<std::string_view, 9> names = {"record", "address", "waits",    "state", "wants-stacks",
+                                                     "stack",  "shares",  "stand-in", "here"};
   return names.at(static_cast<std::size_t>(subject));
 }
 

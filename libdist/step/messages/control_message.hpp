@@ -13,6 +13,13 @@
 //   aml-dist;1;00c0ffee00c0ffee;not-yet                           from srun
 //   aml-dist;1;00c0ffee00c0ffee;no-address                        if rank 0's node has none, in place of `address`
 //
+// Each node reports when it has understood the launch record, and again before its tasks start their program, which
+// they do when srun has heard of all nodes (server/roll_call.hpp). srun sends `start` to those that were told
+// `not-yet`, too:
+//
+//   aml-dist;1;00c0ffee00c0ffee;here;node2                        to srun
+//   aml-dist;1;00c0ffee00c0ffee;not-yet | start | refuse-step     from srun
+//
 // Under hang= each node tells srun every few seconds how long its longest wait is, in milliseconds. srun answers
 // `heard`; `wants-states`, for the state of every rank (step/messages/rank_state.hpp); or `wants-stacks` with ranks:
 //
@@ -21,12 +28,12 @@
 //   aml-dist;1;00c0ffee00c0ffee;wants-stacks;2,0                  from srun
 //   aml-dist;1;00c0ffee00c0ffee;stack;2;0;thread 1234 ...         to srun, in pieces
 //
-// Rank 0's node has a deputy, to which the nodes report when srun does not answer any more. It tells srun its port, and
-// the nodes ask srun for it:
+// Rank 0's node has a stand-in, which the nodes tell the same when srun does not answer any more. It tells srun its
+// port, and the nodes ask srun where it is:
 //
-//   aml-dist;1;00c0ffee00c0ffee;deputy;40123                      to srun, which answers `heard`
-//   aml-dist;1;00c0ffee00c0ffee;which-deputy                      to srun
-//   aml-dist;1;00c0ffee00c0ffee;deputy;10.0.0.1:40123             from srun, or `not-yet`
+//   aml-dist;1;00c0ffee00c0ffee;stand-in;40123                    to srun, which answers `heard`
+//   aml-dist;1;00c0ffee00c0ffee;which-stand-in                    to srun
+//   aml-dist;1;00c0ffee00c0ffee;stand-in;10.0.0.1:40123           from srun, or `not-yet`
 #pragma once
 
 #include <cstdint>
@@ -49,7 +56,8 @@ enum class MessageType {
   use_sockets,
   refuse_step,
   wants_states,
-  which_deputy
+  which_stand_in,
+  start
 };
 
 [[nodiscard]] std::string to_datagram(MessageType word, std::uint64_t token);
@@ -57,7 +65,7 @@ enum class MessageType {
 [[nodiscard]] std::optional<MessageType> parse_message_type(std::string_view datagram, std::uint64_t token);
 
 /// Messages that carry a text.
-enum class Subject { record, address, waits, state, wants_stacks, stack, shares, deputy };
+enum class Subject { record, address, waits, state, wants_stacks, stack, shares, stand_in, here };
 
 [[nodiscard]] std::string to_datagram(Subject subject, std::string_view text, std::uint64_t token);
 /// The text inside `datagram`; nullopt for a datagram that to_datagram(subject, ..., token) cannot have written.

@@ -136,7 +136,7 @@ std::string describe_end(std::uint32_t wait_status) {
 
 void FirstFailure::take(const FailureReport& report) {
   if (report.kind == FailureReport::Kind::refused) {
-    refused_ = true;
+    refused_by_ = report.host;
     return;
   }
   const bool in_step = alike_.empty() || report.rank < alike_.size();
@@ -173,18 +173,28 @@ bool FirstFailure::has_unfinished_cause() const {
   return unfinished_ && (ended_by(first_->wait_status, SIGKILL) || first_->last_call.starts_with("in "));
 }
 
-std::string FirstFailure::sentence(const RestOfStep& rest) const {
-  return concat({"first failure: ", description(rest)});
+EndRecord FirstFailure::record(const RestOfStep& rest) const {
+  assert(stands());
+  const FailureReport& cause = has_unfinished_cause() ? *unfinished_ : *first_;
+  const int status = static_cast<int>(cause.wait_status);
+  EndRecord record{.rank = cause.rank, .node = cause.host, .evidence = description(rest)};
+  if (WIFSIGNALED(status)) record.signal = static_cast<std::uint32_t>(WTERMSIG(status));
+  else record.status = static_cast<std::uint32_t>(WEXITSTATUS(status));
+  record.cause = is_cancelled(rest) ? EndRecord::Cause::cancelled
+                 : record.signal    ? EndRecord::Cause::rank_signal
+                                    : EndRecord::Cause::rank_exit;
+  return record;
 }
 
-int FirstFailure::shell_status() const {
-  assert(stands());
-  const int status = static_cast<int>(first_->wait_status);
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+/// Whether all tasks were ended alike from outside. With kill_on_bad_exit Slurm sent SIGTERM to the other tasks because
+/// the first one failed.
+bool FirstFailure::is_cancelled(const RestOfStep& rest) const {
+  const bool killed = ended_by(first_->wait_status, SIGKILL);
+  const bool terminated = ended_by(first_->wait_status, SIGTERM) && !rest.kill_on_bad_exit;
+  return (killed || terminated) && alike_.size() > 1 && alike_count_ == alike_.size();
 }
 
 std::string FirstFailure::description(const RestOfStep& rest) const {
-  assert(stands());
   const bool unfinished = has_unfinished_cause();
   const FailureReport& cause = unfinished ? *unfinished_ : *first_;
   return concat({"rank ", std::to_string(cause.rank), " (local ", std::to_string(cause.local_rank), ") on ", cause.host,
@@ -200,7 +210,7 @@ std::string FirstFailure::clause(const RestOfStep& rest) const {
   // With kill_on_bad_exit Slurm sent SIGTERM to the other tasks because the first one failed.
   if (all_alike && !(terminated && rest.kill_on_bad_exit)) {
     return concat({"; all ", std::to_string(alike_.size()), " tasks ended this way",
-                   killed || terminated ? ", as after scancel" : ""});
+                   is_cancelled(rest) ? ", as after scancel" : ""});
   }
   if (rest.runs && !rest.kill_on_bad_exit) {
     return concat({"; the others may wait for it: ",

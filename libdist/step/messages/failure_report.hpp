@@ -25,6 +25,8 @@
 #include <string_view>
 #include <vector>
 
+#include "step/messages/end_record.hpp"
+
 namespace amldist::step {
 
 inline constexpr const char* report_variable = "SLURM_AMLDIST_REPORT";
@@ -85,24 +87,26 @@ class FirstFailure {
   void take(const FailureReport& report);
 
   /// Whether there is a failure to print: a task failed, and no node refused the step.
-  [[nodiscard]] bool stands() const noexcept { return first_.has_value() && !refused_; }
+  [[nodiscard]] bool stands() const noexcept { return first_.has_value() && !is_refused(); }
 
-  /// "rank 2 (local 0) on node3: exit status 7, 3.1 s after the start", with advice. Only valid if stands() is true.
-  [[nodiscard]] std::string description(const RestOfStep& rest) const;
-  /// The line, without "aml-dist: ". Only valid if stands() is true.
-  [[nodiscard]] std::string sentence(const RestOfStep& rest) const;
-  /// How the task ended, as a shell reports it: its exit status, or 128 + signal. Only valid if stands() is true.
-  [[nodiscard]] int shell_status() const;
+  /// The node that refused the step, empty: none has.
+  [[nodiscard]] const std::string& refusing_node() const noexcept { return refused_by_; }
+  [[nodiscard]] bool is_refused() const noexcept { return !refused_by_.empty(); }
+
+  /// The same as a record without step and time. Only valid if stands() is true.
+  [[nodiscard]] EndRecord record(const RestOfStep& rest) const;
 
  private:
   void take_unfinished(const FailureReport& report);
   [[nodiscard]] bool is_earlier_cause(const FailureReport& report) const;
   [[nodiscard]] bool has_unfinished_cause() const;
+  [[nodiscard]] bool is_cancelled(const RestOfStep& rest) const;
+  [[nodiscard]] std::string description(const RestOfStep& rest) const;
   [[nodiscard]] std::string clause(const RestOfStep& rest) const;
 
   std::optional<FailureReport> first_;
   std::optional<FailureReport> unfinished_;  ///< ended with status 0 without MPI_Finalize, no later than first_
-  bool refused_ = false;
+  std::string refused_by_;
   std::vector<bool> alike_;  ///< ranks that ended in the same way as the first
   std::size_t alike_count_ = 0;
 };

@@ -1,32 +1,29 @@
 #include "step/messages/job_record.hpp"
 
-#include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "base/text/text.hpp"
+#include "step/messages/end_record.hpp"
 
 namespace amldist::step {
 namespace {
 
 constexpr std::uint64_t most_id = std::numeric_limits<std::uint32_t>::max();
-constexpr std::uint64_t most_status = 255;
-constexpr std::size_t longest_sentence = 1024;
+constexpr std::uint64_t most_of_script = 255;
 
-std::string printable(std::string_view text) {
-  std::string out(text.substr(0, longest_sentence));
-  std::ranges::replace_if(
-      out, [](char c) { return c < ' ' || c == 0x7f; }, '?');
-  return out;
+void read_step(const EndRecord& step, JobRecord& record) {
+  std::string sentence = step.rank && step.cause != EndRecord::Cause::hang ? step.evidence : step.sentence();
+  if (!sentence.empty() && !record.first_failure)
+    record.first_failure = JobRecord::FailedTask{step.shell_status(), std::move(sentence)};
 }
 
 void read_line(std::string_view line, JobRecord& record) {
+  if (const auto step = EndRecord::parse(line)) return read_step(*step, record);
   const auto words = text::split(line, ' ');
-  const auto status = words.size() > 1 ? text::to_number(words[1], most_status) : std::nullopt;
+  const auto status = words.size() > 1 ? text::to_number(words[1], most_of_script) : std::nullopt;
   if (!status) return;
   if (words[0] == "ended" && words.size() == 2) record.ended = static_cast<int>(*status);
-  if (words[0] != "failed" || words.size() < 3 || record.first_failure) return;
-  const std::size_t before = words[0].size() + words[1].size() + 2;
-  record.first_failure = JobRecord::FailedTask{static_cast<int>(*status), printable(line.substr(before))};
 }
 
 }  // namespace
@@ -40,10 +37,6 @@ std::optional<JobRecord> JobRecord::parse(std::string_view text) {
   JobRecord record{static_cast<std::uint32_t>(*job), static_cast<std::uint32_t>(*restarts), {}, {}};
   for (const std::string_view line : lines) read_line(line, record);
   return record;
-}
-
-std::string JobRecord::line_of(const FailedTask& failed) {
-  return text::concat({"failed ", std::to_string(failed.status), " ", printable(failed.sentence), "\n"});
 }
 
 }  // namespace amldist::step

@@ -1,12 +1,12 @@
 // How a batch job of aml-run ended, in a file of its own, so that the job's output need not be searched.
 //
-//   job 17 0                                                     the job and how often it was requeued before
-//   failed 7 rank 2 (local 0) on node3: exit status 7, 3.1 s ...  the task that failed first, and its status
-//   ended 1                                                      the status of the batch script
+//   job 17 0                                            the job and how often it was requeued before
+//   {"schema":1,"step":"17.0","cause":"rank_exit",...}  how each step ended (end_record.hpp)
+//   ended 1                                             the status of the batch script
 //
 // The batch script writes the first line, which replaces an earlier run's, and the last one when its step has ended; a
-// script that is killed, or ends before its step, does not write the last one. srun's plugin adds the line about the
-// task to the file that AMLDIST_JOB_RECORD names, if a task failed. `aml-run --wait` reads it.
+// script that is killed, or leaves before its step, writes none. srun's plugin adds the line about a step to the file
+// that AMLDIST_JOB_RECORD names. `aml-run --wait` reads it.
 #pragma once
 
 #include <cstdint>
@@ -34,9 +34,6 @@ struct JobRecord {
   /// nullopt if the first line is not a job's. Other lines that cannot be read are skipped: the job's user may write
   /// anything.
   [[nodiscard]] static std::optional<JobRecord> parse(std::string_view text);
-
-  /// The line about the task that failed first, with its newline.
-  [[nodiscard]] static std::string line_of(const FailedTask& failed);
 };
 
 }  // namespace amldist::step

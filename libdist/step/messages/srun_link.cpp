@@ -3,9 +3,12 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <ctime>
 #include <span>
 #include <string>
@@ -13,6 +16,7 @@
 #include <vector>
 
 #include "base/os/file_descriptor.hpp"
+#include "base/time/clock.hpp"
 #include "step/messages/datagram.hpp"
 
 namespace amldist::step {
@@ -20,10 +24,17 @@ namespace {
 
 constexpr int pause_ms = 100;
 
-/// Whether a datagram has arrived before the pause is over.
-bool wait_for_answer(int socket) noexcept {
+/// Whether something has come before the pause is over.
+bool wait_for_answer(int socket, int most_ms = pause_ms) noexcept {
   pollfd answer = {socket, POLLIN, 0};
-  return ::poll(&answer, 1, pause_ms) > 0;
+  return ::poll(&answer, 1, most_ms) > 0;
+}
+
+/// Between half of `pause` and one and a half of it.
+int jittered(int pause) noexcept {
+  std::uint32_t random = 0;
+  if (::getrandom(&random, sizeof random, GRND_NONBLOCK) != sizeof random) return pause;
+  return pause / 2 + static_cast<int>(random % static_cast<std::uint32_t>(pause + 1));
 }
 
 /// The next datagram, whose text is in `buffer`; empty if there is no datagram.
@@ -75,6 +86,30 @@ bool tell(const SrunLink& target, const std::string& datagram) {
     if (parse_message_type(receive(socket.get(), buffer), target.channel.token) == MessageType::heard) return true;
   }
   return false;
+}
+
+std::optional<MessageType> report_node(const SrunLink& target, std::string_view host,
+                                       std::chrono::milliseconds patience, bool until_start) {
+  constexpr int longest_pause_ms = 1000;
+  const FileDescriptor socket = open_socket();
+  const std::string datagram = to_datagram(Subject::here, host, target.channel.token);
+  std::array<char, longest_datagram> buffer;
+  int pause = pause_ms;
+  auto heard_at = Clock::now();
+  while (socket && Clock::now() - heard_at < patience) {
+    send_to(target, socket.get(), datagram);
+    const auto again = Clock::now() + std::chrono::milliseconds(jittered(pause));
+    pause = std::min(2 * pause, longest_pause_ms);
+    for (auto now = Clock::now(); now < again; now = Clock::now()) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(again - now);
+      if (!wait_for_answer(socket.get(), static_cast<int>(left.count()))) break;
+      const auto answer = parse_message_type(receive(socket.get(), buffer), target.channel.token);
+      if (!answer) continue;
+      if (answer != MessageType::not_yet || !until_start) return answer;
+      heard_at = Clock::now();
+    }
+  }
+  return std::nullopt;
 }
 
 std::optional<std::string> ask(const SrunLink& target, MessageType question, Subject answer, int attempts) {

@@ -1,8 +1,10 @@
 // How a node talks to the srun that started its step: reports about its tasks, and questions.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/net/ipv4.hpp"
 #include "base/os/file_descriptor.hpp"
@@ -15,7 +17,7 @@ namespace amldist::step {
 /// Set by slurmd: the address from which the launch came.
 inline constexpr const char* srun_host_variable = "SLURM_SRUN_COMM_HOST";
 
-/// Where the srun that started the step listens, or a node in its place.
+/// Where the srun that started the step listens, or its stand-in does.
 struct SrunLink {
   Ipv4 address;
   ReportChannel channel;
@@ -40,8 +42,14 @@ void send_report(const SrunLink& target, const FailureReport& report);
 /// Sends until srun confirms, for at most a second. Returns whether srun has confirmed.
 bool tell(const SrunLink& target, const std::string& datagram);
 
-/// Asks ten times a second until srun answers with a text, at most `attempts` times; nullopt if it does not. An empty
-/// text means that this step has no such text.
+/// Reports this node to srun until that answers, for at most `patience`: `start`, `not_yet` or `refuse_step`; nullopt
+/// without an answer. A burst of many nodes may lose datagrams, so each repeats its own at moments of its own. With
+/// `until_start` it waits on while the answer is `not_yet`, and `patience` is for each silence.
+[[nodiscard]] std::optional<MessageType> report_node(const SrunLink& target, std::string_view host,
+                                                     std::chrono::milliseconds patience, bool until_start);
+
+/// Asks ten times a second until srun answers with a text, `attempts` times at most; nullopt if it does not. An empty
+/// text: srun says that this step has none.
 [[nodiscard]] std::optional<std::string> ask(const SrunLink& target, MessageType question, Subject answer,
                                              int attempts);
 

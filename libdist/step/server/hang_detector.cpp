@@ -200,7 +200,12 @@ std::optional<HangDetector::Hang> HangDetector::look(Clock::time_point now) {
   const auto wanted = static_cast<std::size_t>(std::ranges::count(asked_, ',')) + 1;
   if (stacks_.size() < wanted && now - *asked_at_ < patience_for_stacks) return std::nullopt;
   over_ = true;
-  return Hang{trace::sentence(*found, static_cast<std::uint64_t>(waited / 1000)), place(), report()};
+  const auto& culprits = found->stall.missing;
+  Hang hang{trace::sentence(*found, static_cast<std::uint64_t>(waited / 1000)), place(), {}, {}, report()};
+  if (culprits.empty()) return hang;
+  hang.rank = culprits.front().rank;
+  hang.node = culprits.front().host;
+  return hang;
 }
 
 /// What is known of the ranks that the diagnosis names is as old as this.

@@ -46,7 +46,9 @@ class HangDetector {
   struct Hang {
     std::string sentence;  ///< "allreduce #41: rank 2 (local 0) on node2 has not called it for 60 s; 7 ranks wait"
     std::string place;     ///< "train_step at train.py:33": the rank that is waited for; empty: not known, or several
-    std::string report;    ///< the whole: states of all ranks, all stalls, stacks
+    std::optional<std::uint32_t> rank;  ///< the first that is waited for
+    std::string node;                   ///< its host
+    std::string report;                 ///< the whole: states of all ranks, all stalls, stacks
   };
   [[nodiscard]] std::optional<Hang> look(Clock::time_point now);
 

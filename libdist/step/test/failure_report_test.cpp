@@ -20,8 +20,8 @@ std::string sentence(const std::vector<FailureReport>& reports, const RestOfStep
   FirstFailure failure(tasks);
   for (const FailureReport& each : reports) failure.take(each);
   if (!failure.stands()) return "";
-  testing::expect_sentence(failure.sentence(rest));
-  return failure.sentence(rest);
+  testing::expect_sentence(failure.record(rest).sentence());
+  return failure.record(rest).sentence();
 }
 
 TEST(ReportChannel, ReadsBackWhatItWrites) {

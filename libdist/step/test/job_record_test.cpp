@@ -3,26 +3,27 @@
 
 #include <gtest/gtest.h>
 
+#include "step/messages/end_record.hpp"
+
 namespace amldist::step {
 namespace {
 
+std::string line_of(EndRecord::Cause cause, std::uint32_t status, const std::string& evidence) {
+  return EndRecord{.step = "17.0", .cause = cause, .rank = 2, .status = status, .evidence = evidence}.to_line();
+}
+
 TEST(JobRecord, SaysWhoFailedFirstAndHowTheScriptEnded) {
-  const JobRecord::FailedTask failed{7, "rank 2 (local 0) on node3: exit status 7"};
-  const auto record = JobRecord::parse("job 17 1\n" + JobRecord::line_of(failed) + "ended 143\n");
+  const auto record =
+      JobRecord::parse("job 17 1\n" + line_of(EndRecord::Cause::done, 0, "") +
+                       line_of(EndRecord::Cause::rank_exit, 7, "rank 2 (local 0) on node3: exit status 7") +
+                       line_of(EndRecord::Cause::rank_exit, 9, "rank 3") + "ended 143\n");
   ASSERT_TRUE(record);
   EXPECT_EQ(record->job, 17U);
   EXPECT_EQ(record->restarts, 1U);
   ASSERT_TRUE(record->first_failure);
-  EXPECT_EQ(record->first_failure->status, 7);
-  EXPECT_EQ(record->first_failure->sentence, failed.sentence);
+  EXPECT_EQ(record->first_failure->status, 7) << "the first of several steps";
+  EXPECT_EQ(record->first_failure->sentence, "rank 2 (local 0) on node3: exit status 7");
   EXPECT_EQ(record->ended, 143);
-}
-
-TEST(JobRecord, TheFirstOfSeveralStepsCounts) {
-  const auto record = JobRecord::parse("job 17 0\nfailed 7 rank 2\nfailed 9 rank 3\n");
-  ASSERT_TRUE(record && record->first_failure);
-  EXPECT_EQ(record->first_failure->status, 7);
-  EXPECT_FALSE(record->ended);
 }
 
 TEST(JobRecord, WhatIsNoneIsNotRead) {
@@ -35,18 +36,12 @@ TEST(JobRecord, WhatIsNoneIsNotRead) {
 
 TEST(JobRecord, HostileLinesArePassedOver) {
   const auto record = JobRecord::parse(
-      "job 17 0\nended\nended -1\nended 256\nended 99999999999999999999\nended 3 4\nfailed\nfailed 7\nfailed x y\n"
-      "failed 256 z\nnonsense 3\n\n\nfailed 9 \x1b[31mred\r\t\n");
+      "job 17 0\nended\nended -1\nended 256\nended 99999999999999999999\nended 3 4\nfailed 7 x\nnonsense 3\n\n\n{\n" +
+      std::string(100000, '{'));
   ASSERT_TRUE(record);
   EXPECT_FALSE(record->ended);
-  ASSERT_TRUE(record->first_failure);
-  EXPECT_EQ(record->first_failure->sentence, "?[31mred??");
-  const auto flood = JobRecord::parse("job 17 0\nfailed 9 " + std::string(100000, 'x'));
-  ASSERT_TRUE(flood && flood->first_failure);
-  EXPECT_EQ(flood->first_failure->sentence.size(), 1024U);
+  EXPECT_FALSE(record->first_failure);
 }
-
-TEST(JobRecord, ALineIsOneLine) { EXPECT_EQ(JobRecord::line_of({1, "a\nended 0"}), "failed 1 a?ended 0\n"); }
 
 }  // namespace
 }  // namespace amldist::step

@@ -181,12 +181,17 @@ static void note_datagram(const char* format, ...) {
 /* srun's answer that has not been read. */
 static char answer[64];
 
-/* srun answers one thing at once: that it has heard of a worker's end. */
+enum { HEAD = sizeof "aml-dist;1;0123456789abcdef;" - 1 };
+
+/* Whether a datagram is of this kind, such as "ended;". */
+static bool is_about(const char* datagram, size_t size, const char* kind) {
+  return size > HEAD + strlen(kind) && strncmp(datagram + HEAD, kind, strlen(kind)) == 0;
+}
+
+/* srun answers two things at once: that it has heard of a worker's end, and that all nodes have reported. */
 static void answer_as_srun(const char* datagram, size_t size) {
-  enum { HEAD = sizeof "aml-dist;1;0123456789abcdef;" - 1 };
-  static const char ended[] = "ended;";
-  const bool asks = size > HEAD && strncmp(datagram + HEAD, ended, sizeof ended - 1) == 0;
-  if (asks) snprintf(answer, sizeof answer, "%.*sheard", (int)HEAD, datagram);
+  if (is_about(datagram, size, "ended;")) snprintf(answer, sizeof answer, "%.*sheard", (int)HEAD, datagram);
+  if (is_about(datagram, size, "here;")) snprintf(answer, sizeof answer, "%.*sstart", (int)HEAD, datagram);
 }
 
 /* When a process that opens recorders hangs, until it does. */
@@ -225,11 +230,12 @@ static bool is_question(const void* datagram, size_t size) {
   return size > length && memcmp((const char*)datagram + size - length, question, length) == 0;
 }
 
-/* Nothing leaves this machine. slurmstepd's nodes have one thing to tell, and one moment for it; and one to ask. */
+/* Nothing leaves this machine. slurmstepd's nodes have two things to tell, each in its moment; and one to ask. */
 ssize_t sendto(int descriptor, const void* data, size_t size, int flags, const struct sockaddr* address,
                socklen_t length) {
   const bool asks = is_question(data, size);
-  const char* const moment = asks ? "slurm_spank_init_post_opt, remote" : "slurm_spank_task_exit, remote";
+  const bool reports = is_about(data, size, "here;");
+  const char* const moment = asks || reports ? "slurm_spank_init_post_opt, remote" : "slurm_spank_task_exit, remote";
   const int paused = fault_pause();
   CHECK(strcmp(journal->callback, moment) == 0, "violation: a datagram is sent in %s", journal->callback);
   CHECK(is_datagram_socket(descriptor), "violation: sendto() on another socket than a datagram's");
@@ -240,10 +246,17 @@ ssize_t sendto(int descriptor, const void* data, size_t size, int flags, const s
   char text[INET_ADDRSTRLEN];
   if (inet_ntop(AF_INET, &in.sin_addr, text, sizeof text) == NULL) abort();
   if (asks) ++journal->questions;
-  else note_datagram("%s:%u %.*s", text, (unsigned)ntohs(in.sin_port), (int)size, (const char*)data);
+  else if (!reports) note_datagram("%s:%u %.*s", text, (unsigned)ntohs(in.sin_port), (int)size, (const char*)data);
   answer_as_srun(data, size);
   fault_resume(paused);
   return (ssize_t)size;
+}
+
+/* An srun whose nodes have not reported changes its exit status so; here it is the whole host that exits. */
+int on_exit(void (*function)(int, void*), void* argument) {
+  (void)function;
+  (void)argument;
+  return 0;
 }
 
 int listen(int descriptor, int backlog) {

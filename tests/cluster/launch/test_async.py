@@ -1,4 +1,4 @@
-"""srun --async (Slurm 26.05, in jobs with a step manager): srun has gone when the tasks start, and a node takes its place."""
+"""srun --async (Slurm 26.05, in jobs with a step manager): srun has gone when the tasks start, and a node stands in for it."""
 
 import json
 import os
@@ -184,14 +184,14 @@ def test_a_stranger_cannot_report_to_it(cluster, workdir, addresses):
     assert own_lines((workdir / "step.out").read_text()) == []
 
 
-def test_where_its_port_is_taken_a_line_says_what_is_missing(cluster, workdir):
+def test_where_its_port_is_taken_the_step_is_refused(cluster, workdir):
     hold = "import socket,time; s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); s.bind((str(),23123)); time.sleep(15)"
     job = script(workdir, f"/usr/bin/python3 -c '{hold}' &", "until ss -Hlun sport = :23123 | grep -q .; do sleep 0.1; done",
                  f"srun --async --open-mode=append -o {workdir}/step.out --aml-dist=pytorch,master_port=23123 bash -c 'exit 5'", UNTIL_ENDED)
     cluster.run(f"sbatch --wait -w node[1-2] -N2 -n4 -o {workdir}/job.out {job}", timeout=60)
     (line,) = own_lines((workdir / "step.out").read_text())
-    assert re.search(r"no srun waits for this step, and no node could take its place \(UDP port 23123: Address already in use\): "
-                     "the first failure is not reported$", line), line
+    assert re.search(r"no srun waits for this step, and node1 cannot stand in for it \(UDP port 23123: Address already in use\): "
+                     "its tasks do not start: choose another master_port=", line), line
 
 
 def test_verbose_says_what_rank_0s_node_computed(cluster, workdir):

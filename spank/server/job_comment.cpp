@@ -1,4 +1,4 @@
-#include "spank/srun/job_comment.hpp"
+#include "spank/server/job_comment.hpp"
 
 #include <exception>
 #include <string>

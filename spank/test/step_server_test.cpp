@@ -1,5 +1,5 @@
-// Who answers a step's nodes: what of anybody's datagrams is taken, and that the node in srun's place always ends.
-#include "spank/stepd/fallback_server.hpp"
+// Who answers a step's nodes: what of anybody's datagrams is taken, and that the stand-in always ends.
+#include "spank/server/step_server.hpp"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -61,7 +61,9 @@ step::FailureReport failed(std::uint32_t rank) {
   return report;
 }
 
-FallbackServer::Step step() { return {token, 1, 4, 2, {::getuid(), ::getgid()}}; }
+ServedStep step() { return {.job_id = 1, .tasks = 4, .nodes = 2, .rights = UserRights{::getuid(), ::getgid()}}; }
+Result<std::unique_ptr<StepServer>> open_stand_in() { return StepServer::open({own_port, own_port}, token); }
+
 step::SrunLink link_here() { return {*Ipv4::parse("127.0.0.1"), {own_port, token}}; }
 
 }  // namespace
@@ -71,7 +73,22 @@ void tell_step(std::string_view sentence) noexcept {
   const std::lock_guard lock(telling());
   lines().emplace_back(sentence);
 }
-bool job_was_ended(std::uint32_t job_id) { return job_id == 2; }
+void tell_user(std::string_view sentence) noexcept { tell_step(sentence); }
+void log_for_administrator(std::string_view /*sentence*/) noexcept {}
+std::optional<step::EndRecord::Cause> end_of_job(std::uint32_t job_id) {
+  return job_id == 2 ? std::optional(step::EndRecord::Cause::cancelled) : std::nullopt;
+}
+StepLimit limit_of_step(std::uint32_t /*job_id*/, std::uint32_t /*step_id*/) { return {}; }
+bool kills_on_bad_exit_by_default() { return false; }
+step::NodePresence presence_of_step(std::uint32_t /*job_id*/, std::uint32_t /*step_id*/, std::uint32_t /*component*/,
+                                    const std::string& /*node*/) {
+  return step::NodePresence::has_started;
+}
+std::chrono::seconds kill_wait() { return std::chrono::seconds(1); }
+Result<void> end_step(std::uint32_t /*job_id*/, std::uint32_t /*step_id*/) { return {}; }
+Result<void> signal_step(std::uint32_t /*job_id*/, std::uint32_t /*step_id*/, int /*signal*/) { return {}; }
+Result<std::string> comment_of_job(std::uint32_t /*job_id*/) { return std::string(); }
+Result<void> set_comment_of_job(std::uint32_t /*job_id*/, std::string /*comment*/) { return {}; }
 
 TEST(MessageServer, AnswersNobodyWithoutTheToken) {
   MessageServer server = server_of(4, 2);
@@ -117,12 +134,12 @@ TEST(MessageServer, ReleasesServersWhenTheWorkersHaveEnded) {
   EXPECT_EQ(may_end(), to_datagram(step::MessageType::end, token));
 }
 
-TEST(FallbackServer, SaysTheFirstFailureWhenItsNodeHasEnded) {
+TEST(StandIn, SaysTheFirstFailureWhenItsNodeHasEnded) {
   lines().clear();
   {
-    auto own = FallbackServer::open(own_port, step());
+    auto own = open_stand_in();
     ASSERT_TRUE(own) << own.error().message;
-    (*own)->begin();
+    (*own)->serve(step());
     send_report(link_here(), failed(2));
     send_report(link_here(), failed(1));
     EXPECT_TRUE(tell(link_here(), step::WorkerEnd{false, 0, 0, 0, 2}.to_datagram(token)));
@@ -131,55 +148,56 @@ TEST(FallbackServer, SaysTheFirstFailureWhenItsNodeHasEnded) {
   EXPECT_TRUE(lines()[0].starts_with("first failure: rank 2 (local 0) on node2: exit status 7")) << lines()[0];
 }
 
-TEST(FallbackServer, IsSilentAboutAJobThatSlurmEnded) {
+TEST(StandIn, IsSilentAboutAJobThatSlurmEnded) {
   lines().clear();
   {
-    FallbackServer::Step cancelled = step();
-    cancelled.job_id = 2;
-    auto own = FallbackServer::open(own_port, cancelled);
+    auto own = open_stand_in();
     ASSERT_TRUE(own) << own.error().message;
+    ServedStep cancelled = step();
+    cancelled.job_id = 2;
+    (*own)->serve(cancelled);
     send_report(link_here(), failed(2));
   }
   EXPECT_TRUE(lines().empty());
 }
 
-TEST(FallbackServer, EndsUnderAFloodOfItsOwnUsers) {
+TEST(StandIn, EndsUnderAFloodOfItsOwnUsers) {
   std::atomic<bool> stop = false;
   std::thread flood([&stop] {
     const FileDescriptor socket = step::open_socket();
     while (!stop) send_to(link_here(), socket.get(), to_datagram(step::MessageType::may_i_end, token));
   });
   {
-    auto own = FallbackServer::open(own_port, step());
+    auto own = open_stand_in();
     ASSERT_TRUE(own) << own.error().message;
-    (*own)->begin();
+    (*own)->serve(step());
   }  // a flood that could hold it would hold this test to its time limit
   stop = true;
   flood.join();
 }
 
-TEST(FallbackServer, SaysNothingBeforeTheStepsOutputIsThere) {
+TEST(StandIn, SaysNothingBeforeTheStepsOutputIsThere) {
   lines().clear();
   const auto told = [] {
     const std::lock_guard lock(telling());
     return lines().size();
   };
-  auto own = FallbackServer::open(own_port, step());
+  auto own = open_stand_in();
   ASSERT_TRUE(own) << own.error().message;
   const step::FabricVote sick{1, 2, launch::RdmaPolicy::prefer, false, "", "node2: ib.state: port 1 is down"};
   const std::string vote = sick.to_datagram(token);
   EXPECT_FALSE(tell(link_here(), vote));
   EXPECT_EQ(told(), 0U);
-  (*own)->begin();
+  (*own)->serve(step());
   while (told() == 0) std::this_thread::yield();  // the vote was kept
   own->reset();
   EXPECT_EQ(told(), 1U) << "once, however often the node votes";
 }
 
-TEST(FallbackServer, AForkThatEndsLeavesItAlone) {
-  auto own = FallbackServer::open(own_port, step());
+TEST(StandIn, AForkThatEndsLeavesItAlone) {
+  auto own = open_stand_in();
   ASSERT_TRUE(own) << own.error().message;
-  (*own)->begin();
+  (*own)->serve(step());
   EXPECT_EXIT(
       {
         own->reset();
@@ -189,10 +207,10 @@ TEST(FallbackServer, AForkThatEndsLeavesItAlone) {
   EXPECT_TRUE(tell(link_here(), step::WorkerEnd{false, 0, 0, 0, 2}.to_datagram(token)));
 }
 
-TEST(FallbackServer, APortThatIsTakenIsNamed) {
-  auto first = FallbackServer::open(own_port, step());
+TEST(StandIn, APortThatIsTakenIsNamed) {
+  auto first = open_stand_in();
   ASSERT_TRUE(first);
-  auto second = FallbackServer::open(own_port, step());
+  auto second = open_stand_in();
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().message, text::concat({"UDP port ", std::to_string(own_port), ": Address already in use"}));
 }

@@ -1,0 +1,102 @@
+#include "step/server/roll_call.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text/text.hpp"
+
+namespace amldist::step {
+namespace {
+
+using std::chrono::seconds;
+using text::concat;
+
+/// Nodes report when they have read the launch record, so nearly at the same time.
+constexpr seconds quiet{1};
+constexpr seconds between_questions{1};
+/// From the first sight of tasks: their node reported before it forked them, and repeats that until it is heard.
+constexpr seconds for_a_report{2};
+/// A healthy node starts a step well within a second.
+constexpr seconds for_a_start{8};
+constexpr seconds for_a_prolog{600};
+/// Nodes that Slurm is asked about, and that a sentence names.
+constexpr std::size_t most_named = 4;
+
+}  // namespace
+
+RollCall::RollCall(std::vector<std::string> hosts, Clock::time_point now) : changed_(now) {
+  for (std::string& host : hosts) missing_.try_emplace(std::move(host));
+}
+
+bool RollCall::take(std::string_view host, Clock::time_point now) {
+  if (present_.contains(host)) return true;
+  const auto found = missing_.find(host);
+  if (found == missing_.end()) return false;
+  present_.insert(found->first);
+  missing_.erase(found);
+  changed_ = now;
+  return true;
+}
+
+std::optional<Clock::time_point> RollCall::due() const {
+  if (is_complete()) return std::nullopt;
+  return std::max(changed_ + quiet, asked_ ? *asked_ + between_questions : changed_);
+}
+
+std::vector<std::string> RollCall::to_ask(Clock::time_point now) {
+  std::vector<std::string> hosts;
+  const auto next = due();
+  if (!next || now < *next) return hosts;
+  asked_ = now;
+  for (const auto& [host, node] : missing_) {
+    if (hosts.size() < most_named) hosts.push_back(host);
+  }
+  return hosts;
+}
+
+void RollCall::note(const std::string& host, NodePresence presence, Clock::time_point now) {
+  const auto found = missing_.find(host);
+  if (found == missing_.end()) return;
+  Missing& node = found->second;
+  const bool absent = presence == NodePresence::absent || presence == NodePresence::in_prolog;
+  if (presence == NodePresence::has_started && !node.started) node.started = now;
+  if (absent && !node.absent_since) node.absent_since = now;
+  if (!absent) node.absent_since.reset();
+  node.patience = presence == NodePresence::in_prolog ? for_a_prolog : for_a_start;
+}
+
+RollCall::Fault RollCall::fault_of(const Missing& node, Clock::time_point now) {
+  if (node.started && now - *node.started >= for_a_report) return Fault::started;
+  return node.absent_since && now - *node.absent_since >= node.patience ? Fault::absent : Fault::none;
+}
+
+RollCall::Verdict RollCall::blame(std::vector<std::string> nodes, bool certain) const {
+  const std::string_view own = nodes.size() > 1 ? "their" : "its";
+  const std::vector<std::string_view> names(nodes.begin(), nodes.end());
+  std::string sentence = concat(
+      {text::join(names, ", "), " started ", own, " tasks without aml-dist", certain ? "" : ", or could not start them",
+       " (", own, " plugstack.conf does not load the plugin", certain ? "" : ", or the plugin's file is missing there",
+       present_.empty() ? ", or UDP from there does not reach srun" : "", "): the step is ended"});
+  return {std::move(nodes), std::move(sentence)};
+}
+
+std::optional<RollCall::Verdict> RollCall::verdict(Clock::time_point now) const {
+  std::vector<std::string> nodes;
+  bool certain = true;
+  for (const auto& [host, node] : missing_) {
+    const Fault fault = fault_of(node, now);
+    if (fault != Fault::none) nodes.push_back(host);
+    certain = certain && fault != Fault::absent;
+  }
+  return nodes.empty() ? std::nullopt : std::optional(blame(std::move(nodes), certain));
+}
+
+RollCall::Verdict RollCall::verdict_at_end() const {
+  std::vector<std::string> nodes;
+  for (const auto& [host, node] : missing_) {
+    if (nodes.size() < most_named) nodes.push_back(host);
+  }
+  return blame(std::move(nodes), false);
+}
+
+}  // namespace amldist::step

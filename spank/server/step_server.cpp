@@ -1,0 +1,443 @@
+#include "spank/server/step_server.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <iterator>
+#include <set>
+
+#include "base/net/ipv4.hpp"
+#include "base/text/text.hpp"
+#include "base/time/calendar_time.hpp"
+#include "base/time/clock.hpp"
+#include "spank/server/end_of_step.hpp"
+#include "spank/server/hang_report.hpp"
+#include "spank/server/job_comment.hpp"
+#include "spank/server/message_server.hpp"
+#include "spank/slurm/output.hpp"
+#include "spank/slurm/slurm_api.hpp"
+#include "step/messages/control_message.hpp"
+#include "step/messages/end_record.hpp"
+#include "step/messages/srun_link.hpp"
+#include "step/server/hang_detector.hpp"
+#include "step/server/roll_call.hpp"
+
+namespace amldist::spank {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using text::concat;
+
+/// From the first report to the line: time for the reports of tasks that died with it, and for the job's state.
+constexpr seconds settling{1};
+/// States and stacks of ranks are longer than other messages.
+constexpr std::size_t longest_message = 4096;
+/// Time limits are whole minutes: a shorter step needs no request to slurmctld.
+constexpr seconds before_any_limit{50};
+/// Of notices, in root's process.
+constexpr std::size_t most_notices_of_stand_in = std::size_t{8} << 20;
+/// For slurmctld and the user's file systems, in root's process.
+constexpr seconds patience{2};
+/// A node that waits for an answer asks at least twice a second.
+constexpr milliseconds silence_that_ends{1500};
+/// After the last task of the stand-in's node.
+constexpr seconds longest_rest{5};
+
+MessageServer messages_of(const ServedStep& step, std::uint64_t token) {
+  MessageServer::Step served{.token = token, .tasks = step.tasks, .nodes = step.nodes, .record = step.record};
+  served.tell = step.rights ? tell_step : tell_user;
+  if (step.rights) served.most_notices = most_notices_of_stand_in;
+  return MessageServer(std::move(served));
+}
+
+using Cause = step::EndRecord::Cause;
+
+/// The thread's work, with everything it owns.
+class ServerThread {
+ public:
+  ServerThread(int socket, std::uint64_t token, ServedStep step)
+      : socket_(socket), token_(token), step_(std::move(step)), server_(messages_of(step_, token)) {
+    if (step_.trace.hang != 0) hang_.emplace(step_.trace.hang, step_.tasks);
+  }
+
+  void run(int stop) {
+    std::vector<std::string> hosts;
+    for (const ServedNodes& part : step_.hosts) std::ranges::move(part.names.expand(), std::back_inserter(hosts));
+    most_waiting_ = 4 * hosts.size();  // whoever has the token may send from many ports
+    roll_.emplace(std::move(hosts), Clock::now());
+    while (!ended_ || has_to_do()) {
+      wait(stop);
+      receive();
+      call_roll();
+      watch_for_hangs();
+      if (kill_at_ && Clock::now() >= *kill_at_) kill();
+      if (!asked_for_limit_ && Clock::now() >= began_ + before_any_limit) ask_for_limit();
+      if (server_.failure().stands() && !first_at_) note_first();
+      if (first_at_ && !decided_ && ((ended_ && is_srun()) || settled())) decide();
+    }
+    if (!is_recorded_) record_quiet_end();
+  }
+
+ private:
+  [[nodiscard]] bool is_srun() const noexcept { return !step_.rights; }
+
+  /// After the tasks of a stand-in's node: whether a node may still ask, or the line is due.
+  [[nodiscard]] bool has_to_do() const {
+    if (is_srun() || Clock::now() >= ended_at_ + longest_rest) return false;
+    if (kill_at_) return true;
+    const bool asked = last_question_ && Clock::now() - *last_question_ < silence_that_ends;
+    return asked || (first_at_ && !decided_);
+  }
+
+  void tell(const std::string& line) const {
+    if (is_srun()) return tell_user(line);
+    tell_step(line);  // an srun that was only stopped prints it
+  }
+
+  /// What `work` returns, done with the user's rights; empty if it took too long.
+  [[nodiscard]] std::string as_user(const std::function<std::string()>& work) const {
+    return is_srun() ? work() : answer_as_user(*step_.rights, work, patience).value_or("");
+  }
+
+  /// Asks Slurm about nodes that have not reported, and ends a step of which one has tasks without aml-dist.
+  void call_roll() {
+    if (has_started_ || ended_ || decided_ || server_.failure().is_refused()) return;
+    if (const auto verdict = roll_->verdict(Clock::now())) return end_step_without(*verdict);
+    for (const std::string& host : roll_->to_ask(Clock::now())) roll_->note(host, ask_slurm(host), Clock::now());
+  }
+
+  /// In a process of its own also in srun: libslurm may wait for long, and prints an error where a step is not there.
+  [[nodiscard]] step::NodePresence ask_slurm(const std::string& host) const {
+    const auto part = std::ranges::find_if(step_.hosts, [&](const ServedNodes& each) {
+      const auto names = each.names.expand();
+      return std::ranges::find(names, host) != names.end();
+    });
+    const auto ask = [&] {
+      return std::to_string(static_cast<int>(presence_of_step(part->job_id, step_.step_id, part->component, host)));
+    };
+    const UserRights rights = step_.rights.value_or(UserRights{::geteuid(), ::getegid()});
+    const auto answer = text::to_number(answer_as_user(rights, ask, patience).value_or(""), 4);
+    return answer ? step::NodePresence{static_cast<int>(*answer)} : step::NodePresence::unknown;
+  }
+
+  /// The tasks that wait end first and by themselves, so that Slurm takes the step for failed; then what runs without
+  /// aml-dist is killed.
+  void end_step_without(const step::RollCall::Verdict& verdict) {
+    decided_ = true;
+    first_at_ = Clock::now();
+    is_bare_ = true;
+    tell_waiting(step::MessageType::refuse_step);
+    if (is_srun()) end_srun_with(EXIT_FAILURE);
+    record(missing_plugin(verdict));
+    kill_at_ = Clock::now() + settling;
+  }
+
+  [[nodiscard]] static step::EndRecord missing_plugin(const step::RollCall::Verdict& verdict) {
+    return {.cause = Cause::plugin_missing,
+            .node = verdict.nodes.size() == 1 ? verdict.nodes.front() : "",
+            .status = EXIT_FAILURE,
+            .evidence = verdict.sentence,
+            .nodes_blamed = verdict.nodes};
+  }
+
+  void tell_waiting(step::MessageType answer) {
+    for (const auto& [address, port] : waiting_) {
+      sockaddr_in node = {};
+      node.sin_family = AF_INET;
+      node.sin_addr.s_addr = address;
+      node.sin_port = port;
+      reply(to_datagram(answer, token_), node);
+    }
+    waiting_.clear();
+  }
+
+  /// What a node that reports itself is told.
+  step::MessageType take_node(std::string_view host, const sockaddr_in& sender) {
+    static_cast<void>(roll_->take(host, Clock::now()));
+    if (is_bare_ || server_.failure().is_refused()) return step::MessageType::refuse_step;
+    if (roll_->is_complete()) {
+      has_started_ = true;
+      tell_waiting(step::MessageType::start);
+      return step::MessageType::start;
+    }
+    if (waiting_.size() < most_waiting_) waiting_.emplace(sender.sin_addr.s_addr, sender.sin_port);
+    return step::MessageType::not_yet;
+  }
+
+  void watch_for_hangs() {
+    if (!hang_) return;
+    if (const auto hang = hang_->look(Clock::now())) act_on(*hang);
+    if (const auto line = hang_->straggler(Clock::now())) tell(concat({"straggler: ", *line}));
+  }
+
+  /// Says that the step hangs, and ends it where the user wants that.
+  void act_on(const step::HangDetector::Hang& hang) {
+    const std::string step = concat({std::to_string(step_.job_id), ".", std::to_string(step_.step_id)});
+    const std::string file = as_user([&] {
+      // Where the folder is not to be had, the report goes to /tmp.
+      if (!is_srun()) static_cast<void>(::chdir(step_.folder.c_str()) == 0 || ::chdir("/") == 0);
+      return write_hang_report(step, hang.report);
+    });
+    const std::string line = concat({hang.sentence, hang.place.empty() ? "" : concat({"; it is in ", hang.place}),
+                                     file.empty() ? "" : concat({"; its stack is in ", file})});
+    if (!is_srun()) log_for_administrator(concat({"step ", step, ", whose srun does not answer: hang: ", line}));
+    if (!step_.trace.ends) return tell(concat({"hang: ", line}));
+    decided_ = true;  // the deaths that follow are ours
+    first_at_ = Clock::now();
+    if (is_srun()) end_srun_with(exit_hang);
+    record({.cause = Cause::hang, .rank = hang.rank, .node = hang.node, .status = exit_hang, .evidence = line});
+    static_cast<void>(signal_step(step_.job_id, step_.step_id, SIGTERM));
+    kill_at_ = Clock::now() + kill_wait();
+  }
+
+  void kill() {
+    kill_at_.reset();
+    static_cast<void>(end_step(step_.job_id, step_.step_id));
+  }
+
+  void note_first() {
+    first_at_ = Clock::now();
+    ask_for_limit();
+    constexpr seconds rounding{1};
+    at_limit_ = limit_at_ && *first_at_ >= *limit_at_ - rounding;
+  }
+
+  /// Asked for early too, since slurmctld may have forgotten a step whose tasks it ended.
+  void ask_for_limit() {
+    asked_for_limit_ = true;
+    const std::string answer = as_user([&]() -> std::string {
+      const StepLimit limit = limit_of_step(step_.job_id, step_.step_id);
+      if (!limit.answered) return {};
+      const std::int64_t left = limit.left ? limit.left->count() : -1;
+      return limit.left ? std::to_string(std::max<std::int64_t>(left, 0)) : "no limit";
+    });
+    slurmctld_answers_ = !answer.empty();
+    if (const auto left = text::to_number(answer, 1ULL << 40))
+      limit_at_ = Clock::now() + seconds(static_cast<std::int64_t>(*left));
+  }
+
+  [[nodiscard]] bool settled() const { return Clock::now() - *first_at_ >= settling; }
+
+  /// What ended the step, if that was Slurm.
+  [[nodiscard]] std::optional<Cause> end_by_slurm() const {
+    if (at_limit_) return Cause::time_limit;
+    if (!slurmctld_answers_) return std::nullopt;
+    const auto cause = text::to_number(as_user([&] {
+                                         const auto found = end_of_job(step_.job_id);
+                                         return found ? std::to_string(static_cast<int>(*found)) : std::string();
+                                       }),
+                                       static_cast<std::uint64_t>(Cause::unknown));
+    return cause ? std::optional(Cause{static_cast<int>(*cause)}) : std::nullopt;
+  }
+
+  [[nodiscard]] static step::EndRecord ended_by_slurm(Cause cause) {
+    const std::string_view what = cause == Cause::time_limit  ? "the time limit was reached"
+                                  : cause == Cause::preempted ? "the job was preempted"
+                                  : cause == Cause::node_down ? "Slurm lost a node"
+                                                              : "the job was cancelled or requeued";
+    return {.cause = cause, .evidence = std::string(what)};
+  }
+
+  void decide() {
+    decided_ = true;
+    if (!server_.failure().stands()) return;
+    if (const auto cause = end_by_slurm()) return record(ended_by_slurm(*cause));
+    const bool kills = is_srun() && (step_.kills_on_bad_exit ? *step_.kills_on_bad_exit
+                                                             : slurmctld_answers_ && kills_on_bad_exit_by_default());
+    record(server_.failure().record({!ended_, kills, is_srun()}));
+  }
+
+  /// The end of a step of which no failure was heard. srun's status is known only later.
+  void record_quiet_end() {
+    const bool lacks_nodes = !has_started_ && !step_.hosts.empty();
+    if (server_.failure().is_refused()) {
+      const std::string& node = server_.failure().refusing_node();
+      return write({.cause = Cause::refused,
+                    .node = node,
+                    .status = EXIT_FAILURE,
+                    .evidence = concat({node, " did not let its tasks start, and said why"})});
+    }
+    const bool has_files = !step_.record_files.empty();
+    if (!is_srun()) {
+      if (has_files && !step_.hosts.empty()) write({.cause = Cause::done, .status = 0});
+      return;
+    }
+    if (!has_files && !lacks_nodes) return;
+    if (const auto cause = has_files ? end_by_slurm() : std::nullopt) return write(ended_by_slurm(*cause));
+    const step::EndRecord good =
+        lacks_nodes ? missing_plugin(roll_->verdict_at_end()) : step::EndRecord{.cause = Cause::done};
+    const step::EndRecord bad = {.cause = lacks_nodes ? Cause::launch_failed : Cause::unknown,
+                                 .evidence = "srun says why"};
+    end_srun_with_record(completed(good), completed(bad), step_.record_files);
+  }
+
+  [[nodiscard]] step::EndRecord completed(step::EndRecord record) const {
+    record.step = concat({std::to_string(step_.job_id), ".", std::to_string(step_.step_id)});
+    if (!step_.record_files.empty()) record.time = calendar_ns() / 1'000'000'000;
+    return record;
+  }
+
+  /// Tells the user how the step ended, and writes it down.
+  void record(const step::EndRecord& end) {
+    const std::string line = end.sentence();
+    if (!line.empty()) tell(line);
+    if (is_srun() && step_.comments && !line.empty()) comment_on_job(step_.job_id, step_.step_id, line);
+    write(end);
+  }
+
+  void write(const step::EndRecord& end) {
+    if (std::exchange(is_recorded_, true) || step_.record_files.empty()) return;
+    const std::string complaint = as_user([&] {
+      if (!is_srun()) static_cast<void>(::chdir(step_.folder.c_str()) == 0 || ::chdir("/") == 0);
+      return write_end_record(completed(end), step_.record_files);
+    });
+    if (!complaint.empty()) tell(complaint);
+  }
+
+  [[nodiscard]] std::optional<Clock::time_point> next_due() const {
+    constexpr milliseconds soon{100};
+    std::optional<Clock::time_point> first = ended_ ? std::optional(Clock::now() + soon) : failure_due();
+    const bool asks = !has_started_ && !decided_ && !server_.failure().is_refused();
+    for (const auto& due : {hang_ ? hang_->due() : std::nullopt, kill_at_, asks ? roll_->due() : std::nullopt}) {
+      if (due && (!first || *due < *first)) first = due;
+    }
+    return first;
+  }
+
+  [[nodiscard]] std::optional<Clock::time_point> failure_due() const {
+    if (first_at_) return decided_ ? std::nullopt : std::optional(*first_at_ + settling);
+    return asked_for_limit_ ? std::nullopt : std::optional(began_ + before_any_limit);
+  }
+
+  /// Until something arrives or is due, or the process ends.
+  void wait(int stop) {
+    constexpr int no_file = -1;
+    std::array<pollfd, 2> files = {{{socket_, POLLIN, 0}, {ended_ ? no_file : stop, POLLIN, 0}}};
+    int timeout = -1;
+    if (const auto due = next_due()) {
+      const auto left = std::chrono::ceil<milliseconds>(*due - Clock::now());
+      timeout = static_cast<int>(std::max<std::int64_t>(0, left.count()));
+    }
+    static_cast<void>(::poll(files.data(), files.size(), timeout));
+    if (ended_ || files[1].revents == 0) return;
+    ended_ = true;
+    ended_at_ = Clock::now();
+  }
+
+  /// Reads what has arrived. Bounded, so that a flood cannot keep the process from ending.
+  void receive() {
+    constexpr int most_at_once = 4096;
+    std::array<char, longest_message> datagram{};
+    for (int i = 0; i < most_at_once; ++i) {
+      sockaddr_in sender = {};
+      socklen_t length = sizeof sender;
+      const ssize_t got = ::recvfrom(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT,
+                                     reinterpret_cast<sockaddr*>(&sender), &length);
+      if (got < 0) return;
+      const std::string answer = take({datagram.data(), static_cast<std::size_t>(got)}, sender);
+      if (answer.empty()) continue;
+      last_question_ = Clock::now();
+      reply(answer, sender);
+    }
+  }
+
+  void reply(const std::string& datagram, const sockaddr_in& to) const {
+    static_cast<void>(::sendto(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
+                               reinterpret_cast<const sockaddr*>(&to), sizeof to));
+  }
+
+  /// The reply to a message; empty: none.
+  std::string take(std::string_view datagram, const sockaddr_in& sender) {
+    if (auto answer = server_.take(datagram, Clock::now())) return std::move(*answer);
+    if (const auto host = parse_text(step::Subject::here, datagram, token_))
+      return to_datagram(take_node(*host, sender), token_);
+    if (!hang_) return {};
+    if (const auto taken = hang_->take(datagram, token_, Clock::now())) return *taken;
+    if (const auto taken = take_stand_in(datagram, sender)) return *taken;
+    const bool asks = step::parse_message_type(datagram, token_) == step::MessageType::which_stand_in;
+    if (!asks) return {};
+    return stand_in_.empty() ? to_datagram(step::MessageType::not_yet, token_)
+                             : to_datagram(step::Subject::stand_in, stand_in_, token_);
+  }
+
+  /// The stand-in is reached where its node's messages come from.
+  std::optional<std::string> take_stand_in(std::string_view datagram, const sockaddr_in& sender) {
+    const auto port = parse_text(step::Subject::stand_in, datagram, token_);
+    if (!port) return std::nullopt;
+    constexpr std::uint64_t largest_port = 65535;
+    if (const auto number = text::to_number(*port, largest_port))
+      stand_in_ = concat({Ipv4{ntohl(sender.sin_addr.s_addr)}.to_string(), ":", std::to_string(*number)});
+    return to_datagram(step::MessageType::heard, token_);
+  }
+
+  int socket_;
+  std::uint64_t token_;
+  ServedStep step_;
+  MessageServer server_;
+  std::optional<step::RollCall> roll_;
+  std::set<std::pair<std::uint32_t, std::uint16_t>> waiting_;  ///< addresses and ports of tasks that hold their node's
+  std::size_t most_waiting_ = 0;
+  bool has_started_ = false;                ///< every node has reported
+  bool is_bare_ = false;                    ///< a node has started tasks without aml-dist
+  std::optional<step::HangDetector> hang_;  ///< only under hang=
+  Clock::time_point began_ = Clock::now();
+  bool ended_ = false;  ///< srun, or the tasks of the stand-in's node
+  Clock::time_point ended_at_ = {};
+  bool asked_for_limit_ = step_.rights.has_value();  ///< a stand-in asks when a task has failed
+  bool slurmctld_answers_ = true;              ///< if not, it is not asked again: each time libslurm waits for long
+  std::optional<Clock::time_point> limit_at_;  ///< the end of the step's own time limit
+  std::optional<Clock::time_point> first_at_;
+  bool at_limit_ = false;
+  bool decided_ = false;
+  bool is_recorded_ = false;
+  std::optional<Clock::time_point> kill_at_;  ///< the end of KillWait, after a hang
+  std::optional<Clock::time_point> last_question_;
+  std::string stand_in_;  ///< "10.0.0.1:40123"; empty: not known yet
+};
+
+bool bind_to(int socket, std::uint16_t port) noexcept {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  return ::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StepServer>> StepServer::open(Ports ports, std::uint64_t token) {
+  FileDescriptor socket = step::open_socket();
+  bool bound = false;
+  for (std::uint32_t port = ports.first; socket && !bound && port <= ports.second; ++port)
+    bound = bind_to(socket.get(), static_cast<std::uint16_t>(port));
+  sockaddr_in own = {};
+  socklen_t length = sizeof own;
+  if (!bound || ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &length) != 0)
+    return Error{Errc::unavailable, concat({"UDP port ", std::to_string(ports.first), ": ", std::strerror(errno)})};
+  return std::unique_ptr<StepServer>(new StepServer(std::move(socket), {ntohs(own.sin_port), token}));
+}
+
+StepServer::StepServer(FileDescriptor socket, step::ReportChannel channel) noexcept
+    : socket_(std::move(socket)), channel_(channel) {}
+
+void StepServer::serve(ServedStep step) noexcept {
+  if (thread_.is_started()) return;
+  try {
+    const auto thread = std::make_shared<ServerThread>(socket_.get(), channel_.token, std::move(step));
+    static_cast<void>(thread_.start([thread](int stop) { thread->run(stop); }));
+  } catch (const std::exception&) {  // out of memory
+  }
+}
+
+}  // namespace amldist::spank
