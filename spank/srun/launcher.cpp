@@ -83,7 +83,7 @@ Result<std::optional<Launch>> fetch_launch(std::uint32_t job_id, std::uint32_t s
 
 Result<step::LaunchRecord> make_record(const launch::SitePolicy& policy, const launch::Spec& spec,
                                        const Launch& launch) {
-  if (auto counts = check_counts(spec, launch.placement.map); !counts) return counts.error();
+  if (auto status = check_counts(spec, launch.placement.map); !status) return status.error();
   const launch::NetworkView network = launch::this_machine(slurm_node_address);
   auto address = choose_master_address(spec, policy, launch.placement, network);
   if (!address) return address.error();
@@ -108,8 +108,8 @@ Result<void> rehearse(const launch::Spec& spec, const launch::Placement& placeme
       settle(spec, {record.address, record.ports, launch::JobName{{}, record.job_id, 0}, record.step_id, record.peers},
              own_variable, notes);
   if (!rendezvous) return rendezvous.error();
-  if (auto reached = refuse_loopback(*rendezvous, placement, launch::this_machine(slurm_node_address)); !reached)
-    return reached;
+  if (auto status = refuse_loopback(*rendezvous, placement, launch::this_machine(slurm_node_address)); !status)
+    return status;
   const auto patch = launch::task_environment({spec, placement, std::move(*rendezvous), {}}, 0, own_variable);
   if (!patch) return patch.error();
   return {};
@@ -152,7 +152,7 @@ std::vector<ServedNodes> served_nodes(const Launch& launch) {
 Result<void> send_record(SrunSession& session, const launch::Spec& spec, const Launch& launch) {
   const auto record = make_record(session.request.policy, spec, launch);
   if (!record) return record.error();
-  if (auto rehearsed = rehearse(spec, launch.placement, *record); !rehearsed) return rehearsed;
+  if (auto status = rehearse(spec, launch.placement, *record); !status) return status;
   const std::string text = record->to_string();
   if (text.size() + sizeof "SLURM_AMLDIST_LAUNCH=" > longest_environment_string) {
     return Error{
@@ -231,7 +231,7 @@ Result<void> check_option(const SubmitterSession& session) {
     tell_user("switched off by the administrator: --aml-dist has no effect");
     return {};
   }
-  if (auto usable = session.request.settings_are_usable(); !usable) return usable;
+  if (auto status = session.request.settings_are_usable(); !status) return status;
   if (launch::is_loaded_as_optional()) {
     tell_user(
         "plugstack.conf loads this plugin as optional, so Slurm would run the step even if it has to be refused: "
@@ -283,7 +283,7 @@ Result<void> prepare_launch(SrunSession& session, const Handle& handle) {
     withdraw_launch(session);
     return {};
   }
-  if (auto usable = session.request.settings_are_usable(); !usable) return usable;
+  if (auto status = session.request.settings_are_usable(); !status) return status;
   if (spec->kind == launch::Kind::mpi) use_ring_fences();
   const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");
   if (!job_id) return job_id.error();
@@ -295,7 +295,7 @@ Result<void> prepare_launch(SrunSession& session, const Handle& handle) {
     if (session.server) session.server->serve(served(session, *job_id, *step_id));
     return {};
   }
-  if (auto worlds = refuse_several_worlds(*spec, (*launch)->placement.map, handle); !worlds) return worlds;
+  if (auto status = refuse_several_worlds(*spec, (*launch)->placement.map, handle); !status) return status;
   return send_record(session, *spec, **launch);
 }
 

@@ -17,7 +17,7 @@ using text::concat;
 Result<launch::StepPlan> plan_step(const NodeFacts& facts, const launch::Spec& spec,
                                    const EnvironmentReader& environment, std::vector<std::string>& notes) {
   const StepReading& step = facts.step;
-  if (auto counts = check_counts(spec, step.placement.map); !counts) return counts.error();
+  if (auto status = check_counts(spec, step.placement.map); !status) return status.error();
   auto rendezvous = settle(
       spec,
       {step.address, step.ports, launch::read_job_name(environment, step.job_id), facts.items.step_id, step.peers},

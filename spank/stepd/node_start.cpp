@@ -44,7 +44,7 @@ Result<void> remove_variables_of_srun(const Handle& handle, bool with_record) {
   }
   if (with_record && handle.variable(step::launch_record_variable)) patch.unset(step::launch_record_variable);
   step::give_secret({}, handle.environment(), patch);
-  if (auto whole = handle.environment_was_read(); !whole) return whole;
+  if (auto status = handle.environment_was_read(); !status) return status;
   return handle.apply(patch);
 }
 
@@ -104,8 +104,8 @@ Result<void> check_settings(const StepRequest& request) {
 /// What the step is on this node, from SPANK, srun's record or Slurm.
 Result<NodeFacts> read_facts(const StepRequest& request, const launch::Spec& spec,
                              const std::optional<step::SrunLink>& srun, bool has_srun, const Handle& handle) {
-  if (auto usable = check_settings(request); !usable) return usable.error();
-  if (auto container = refuse_container_without_environment(handle); !container) return container.error();
+  if (auto status = check_settings(request); !status) return status.error();
+  if (auto status = refuse_container_without_environment(handle); !status) return status.error();
   auto items = read_items(handle);
   if (!items) return items.error();
   const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
@@ -209,7 +209,7 @@ Result<std::string> find_address(const NodePlan& plan, const launch::SitePolicy&
 Result<std::vector<launch::PortClaim>> claim_ports(const NodePlan& plan, uid_t user) {
   std::vector<launch::PortClaim> claims;
   if (plan.ports.empty()) return claims;
-  if (auto may = launch::may_listen(user, std::ranges::min(plan.ports), plan.host); !may) return may.error();
+  if (auto status = launch::may_listen(user, std::ranges::min(plan.ports), plan.host); !status) return status.error();
   launch::remove_stale_leases();
   for (const std::uint16_t port : plan.ports) {
     auto claim = launch::PortClaim::take(port, plan.host);
@@ -225,7 +225,7 @@ Result<NodeResources> gather_resources(const NodePlan& plan, const launch::SiteP
   if (!claims) return claims.error();
   NodeResources out{.claims = std::move(*claims), .secret = step::read_secret(handle.environment())};
   if (plan.fabric) out.fabric = plan_fabric(site, *plan.fabric, {plan.node, plan.step.placement}, handle);
-  if (auto whole = handle.environment_was_read(); !whole) return whole.error();
+  if (auto status = handle.environment_was_read(); !status) return status.error();
   return out;
 }
 
@@ -274,7 +274,7 @@ NodeStart start_node(const StepRequest& request, const Handle& handle) {
   if (!may_get_kind(request, handle)) return {};
   NodeStart start = read_plan_apply(request, handle);
   const bool concerns_us = !std::holds_alternative<NotConcerned>(start.outcome);
-  if (auto removed = remove_variables_of_srun(handle, !concerns_us); !removed) start.outcome = removed.error();
+  if (auto status = remove_variables_of_srun(handle, !concerns_us); !status) start.outcome = status.error();
   return start;
 }
 

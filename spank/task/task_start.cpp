@@ -66,7 +66,7 @@ Result<void> write_environment(const NodeStart& node, const Handle& handle, std:
   const bool wants_rdma = node.resources.fabric && node.resources.fabric->policy != launch::RdmaPolicy::off;
   if (patch && wants_rdma) raise_locked_memory(*patch, handle.environment());
   if (patch) step::give_secret(node.resources.secret, handle.environment(), *patch);
-  if (auto whole = handle.environment_was_read(); !whole) return whole.error();
+  if (auto status = handle.environment_was_read(); !status) return status.error();
   if (!patch) return patch.error();
   set_trace(*node.plan(), handle.program(), handle.environment(), *patch);
   patch->unset(step::launch_record_variable);

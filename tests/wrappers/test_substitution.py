@@ -66,7 +66,7 @@ def test_literal_makes_a_value_one_word(aml_run, tmp_path, place):
 def test_literal_refuses_where_it_cannot_tell(aml_run, tmp_path, place):
     (tmp_path / "job.yml").write_text(job_text("echo " + place.format("${{inputs.a}}"), a="a; b"))
     said = aml_run.refusal(USAGE, "--dry-run", "--literal", str(tmp_path / "job.yml"))
-    assert "job.yml:1:13: inputs.a " in said and ("word of its own" in said or "take the" in said), said
+    assert "job.yml:1:13: inputs.a " in said and ("word of its own" in said or "remove the" in said), said
 
 
 @pytest.mark.parametrize("place, value, told", [

@@ -112,7 +112,8 @@ struct StepRecordings {
 };
 
 /// Reads the files *.trace of a folder, each once whatever its names. At most 65,536 files, 4 GiB, and of all together
-/// two million calls (64 of each file at least): a sentence says what was left out. Errors: the folder does not exist, cannot be read, or has no such file.
+/// two million calls (64 of each file at least): a sentence says what was left out. Errors: the folder does not exist,
+/// cannot be read, or has no such file.
 [[nodiscard]] Result<StepRecordings> read_step_recordings(const std::string& folder,
                                                           std::size_t newest = recorder_format::largest_ring);
 

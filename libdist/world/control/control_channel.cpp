@@ -443,7 +443,7 @@ Result<FileDescriptor> ControlChannel::make_data_connection(std::uint64_t id, st
                                                             calls::Watchdog& watchdog, int comm_rank) {
   const std::string join_request = FrameWriter(FrameKind::data_join).number(id).number(world_.rank).take();
   for (;;) {
-    if (auto going_on = watchdog.keep_waiting(comm_rank); !going_on) return going_on.error();
+    if (auto status = watchdog.keep_waiting(comm_rank); !status) return status.error();
     auto socket = connect_to(world_.table.address_of(world_rank), world_.table.port_of(world_rank),
                              Clock::now() + milliseconds(250));
     if (!socket) {
@@ -453,20 +453,20 @@ Result<FileDescriptor> ControlChannel::make_data_connection(std::uint64_t id, st
     }
     const auto wait = [&]() -> Result<void> {
       while (!wait_until_ready(*socket, Readiness::read, Clock::now() + milliseconds(10))) {
-        if (auto going_on = watchdog.keep_waiting(comm_rank); !going_on) return going_on;
+        if (auto status = watchdog.keep_waiting(comm_rank); !status) return status;
       }
       return {};
     };
     world::JoinerHandshake handshake(links_.key(), join_request);
     const auto soon = [] { return Clock::now() + milliseconds(250); };
     if (auto sent = send_all(*socket, handshake.hello(), soon()); !sent) continue;
-    if (auto waited = wait(); !waited) return waited.error();
+    if (auto status = wait(); !status) return status.error();
     auto challenge = world::read_frame(*socket, world::limits.proof_bytes, soon());
     if (!challenge) continue;
     const auto proof = handshake.take(std::move(*challenge), world::Ends::as_joiner(*socket));
     if (!proof) continue;
     if (auto sent = send_all(*socket, *proof, soon()); !sent) continue;
-    if (auto waited = wait(); !waited) return waited.error();
+    if (auto status = wait(); !status) return status.error();
     char ready = 0;
     if (::recv(socket->get(), &ready, 1, 0) != 1) continue;
     watchdog.troubled(comm_rank, "");

@@ -54,8 +54,8 @@ bool ControlLinks::send_to(std::uint32_t world_rank, const std::string& frame) {
   }
   auto link = std::make_unique<ControlLink>();
   link->rank = world_rank;
-  if (auto started = start(*link); !started) {
-    return started.error().code == Errc::limit;  // that says nothing of the other rank
+  if (auto status = start(*link); !status) {
+    return status.error().code == Errc::limit;  // that says nothing of the other rank
   }
   FrameLinks::send(*link, frame);
   FrameLinks::Links one;

@@ -83,7 +83,7 @@ Result<Folder> Folder::make(const std::string& path) {
   constexpr int attempts = 10;  // a sweep of another step may take the folder away before it is locked
   const std::string parent = std::filesystem::path(path).parent_path().string();
   remove_stale(parent);
-  if (auto room = check_room(parent); !room) return room.error();
+  if (auto status = check_room(parent); !status) return status.error();
   for (int attempt = 0; attempt < attempts; ++attempt) {
     if (::mkdir(path.c_str(), 0700) != 0 && (errno != EEXIST || !is_ours(path))) return impossible(path);
     Folder folder;

@@ -35,7 +35,7 @@ class Head {
     peers_.emplace(std::move(*peers));
     interrupts_.emplace();
     deadline_ = Clock::now() + options_.patience;
-    if (auto started = start_ray(); !started) fail(of_head(started.error().message));
+    if (auto status = start_ray(); !status) fail(of_head(status.error().message));
     while (!status_) {
       wait();
       take_signals();

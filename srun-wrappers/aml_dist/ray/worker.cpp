@@ -32,8 +32,8 @@ class Worker {
 
   int run() {
     introduce();
-    if (auto joined = meet(); !joined) {
-      say(concat({"ray: ", place_.host, " cannot reach the head: ", joined.error().message}));
+    if (auto status = meet(); !status) {
+      say(concat({"ray: ", place_.host, " cannot reach the head: ", status.error().message}));
       return commands::exit_failed;
     }
     interrupts_.emplace();
@@ -110,7 +110,7 @@ class Worker {
 
   void start_ray() {
     for (const std::string& note : notes_) say(concat({"ray: ", place_.host, ": ", note}));
-    if (auto started = try_start(); !started) fail(started.error().message);
+    if (auto status = try_start(); !status) fail(status.error().message);
   }
 
   Result<void> try_start() {

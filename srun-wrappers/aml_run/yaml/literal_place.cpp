@@ -104,7 +104,7 @@ Result<std::string> LiteralPlace::write(std::string_view value) {
   return Error{
       Errc::invalid_argument,
       "has characters that are special to bash, at a place where it is unclear how bash reads them: write it as a "
-      "word of its own, in front of here-documents, backticks, $'...' and \"$(...)\""};
+      "word of its own, before here-documents, backticks, $'...' and \"$(...)\""};
 }
 
 std::optional<char> LiteralPlace::quote() const noexcept {
