@@ -3,6 +3,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -23,7 +25,8 @@ struct Command {
 [[nodiscard]] Command add_check_config(CLI::App& app);
 [[nodiscard]] Command add_doctor(CLI::App& app);
 [[nodiscard]] Command add_explain(CLI::App& app);
-[[nodiscard]] Command add_ray(CLI::App& app);
+/// `driver`: the words behind the first "--".
+[[nodiscard]] Command add_ray(CLI::App& app, std::vector<std::string> driver);
 [[nodiscard]] Command add_trace(CLI::App& app);
 
 /// The options that describe a step that does not run, shared by explain and doctor.

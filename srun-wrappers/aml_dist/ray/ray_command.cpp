@@ -76,6 +76,10 @@ int end_like(int status) {
 }
 
 int run(const Given& given) {
+  if (given.options.command.empty()) {
+    commands::say("ray: no command is given: write aml-dist ray -- COMMAND");
+    return commands::exit_usage;
+  }
   const auto options = options_of(given);
   if (!options) return commands::fail(options.error());
   const auto place = read_place(process_environment());
@@ -89,8 +93,9 @@ int run(const Given& given) {
 
 namespace amldist::tools {
 
-Command add_ray(CLI::App& app) {
+Command add_ray(CLI::App& app, std::vector<std::string> driver) {
   const auto given = std::make_shared<ray::Given>();
+  given->options.command = std::move(driver);
   CLI::App* const command = app.add_subcommand("ray", "Start Ray on the nodes of a step and run a driver on it");
   command->footer(
       "Example:\n"
@@ -118,7 +123,6 @@ Command add_ray(CLI::App& app) {
       ->type_name("FOLDER")
       ->default_str("/tmp");
   command->add_flag("--keep", given->options.keep_on_failure, "Keep Ray's folder and logs when the step fails");
-  command->add_option("COMMAND", given->options.command, "The driver, behind --")->required();
   return {command, [given] { return ray::run(*given); }};
 }
 
