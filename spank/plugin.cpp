@@ -241,7 +241,7 @@ int check_in_srun() noexcept {
   const int checked = check_in_submitter();
   if (checked != 0) return checked;
   return guarded_in<SrunSession>(refused, [](SrunSession& state) {
-    open_listener(state);
+    open_server(state);
     if (const int expected = refuse_user(expect_no_srun(state)); expected != 0) return expected;
     return refuse_user(make_secret(state));
   });
