@@ -24,7 +24,7 @@ SENTENCES = {
                   r"for \d+ s; 3 ranks wait",
     "gather": rf"recv .* from rank 2: {re.escape(OWN)} has not met it for \d+ s; 1 rank waits",
     "serve": rf"recv .* from any rank: {re.escape(OWN)} has not met it for \d+ s; 3 ranks wait",
-    "file": rf"file_io #1 of group 'file of ranks 0-3': {re.escape(OWN)} has not called it for \d+ s; 3 ranks wait",
+    "file": rf"MPI_File_set_size #1 of group 'file of ranks 0-3': {re.escape(OWN)} has not called it for \d+ s; 3 ranks wait",
     "ahead": rf"allreduce #\d+ \(4 float32, 16 bytes\): {re.escape(OWN)} has not called it for \d+ s; 3 ranks wait",
     "polls": rf"allreduce #\d+ \(4 float32, 16 bytes\): {re.escape(OWN)} has not called it for \d+ s; 3 ranks wait",
     "replace": rf"recv .* from rank 2: {re.escape(OWN)} has not met it for \d+ s; 1 rank waits",

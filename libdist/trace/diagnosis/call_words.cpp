@@ -4,6 +4,7 @@
 
 #include "base/text/text.hpp"
 #include "calls/call_text.hpp"
+#include "trace/record/mpi_functions.hpp"
 
 namespace amldist::trace {
 
@@ -29,6 +30,11 @@ std::string_view name_of(calls::Operation operation) noexcept {
   return to_string(operation);
 }
 
+std::string_view name_of(const CallRecord& call) noexcept {
+  const bool has_function = is_collective(call.operation) && call.tag != 0 && call.tag <= mpi_functions.size();
+  return has_function ? mpi_functions[call.tag - 1] : name_of(call.operation);
+}
+
 std::string describe_call(const CallRecord& call) {
   constexpr std::uint8_t first_other = 128;
   const std::uint64_t size = size_of(call.type);
@@ -36,7 +42,7 @@ std::string describe_call(const CallRecord& call) {
   if (static_cast<std::uint8_t>(call.operation) < first_other && size != 0) {
     words = describe(calls::CallNumbers{call.operation, call.sequence, call.bytes / size, call.type});
   } else {
-    words = name_of(call.operation);
+    words = name_of(call);
     if (call.sequence != 0) words += concat({" #", std::to_string(call.sequence)});
     if (call.bytes != 0) words += concat({" (", calls::describe_bytes(call.bytes), ")"});
   }

@@ -13,6 +13,9 @@ namespace amldist::trace {
 /// The name of a recorded operation, also of those that libamldist does not have; "unknown" for any other number.
 [[nodiscard]] std::string_view name_of(calls::Operation operation) noexcept;
 
+/// That of its function where several share the operation: "MPI_File_write_at_all".
+[[nodiscard]] std::string_view name_of(const CallRecord& call) noexcept;
+
 [[nodiscard]] bool has_root(calls::Operation operation) noexcept;
 
 /// "allreduce #42 (1048576 float32, 4 MiB)", "recv #3 (25 float32, 100 bytes) from rank 1": as live errors say it.

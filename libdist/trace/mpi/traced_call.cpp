@@ -18,7 +18,8 @@ trace::RecordedCall record_of(const Communicator& communicator, std::uint64_t se
           communicator.slot,
           sequence,
           trace.bytes_of(data.count, data.type),
-          communicator.is_between ? -1 : call.root};
+          communicator.is_between ? -1 : call.root,
+          call.function};
 }
 }  // namespace
 
@@ -45,16 +46,23 @@ void Traced::begin(Blocking /*how*/, const OfOpened& call, const Data& data) noe
   Tracer& trace = tracer();
   Communicator* const opened = trace.find_opened(call.handle);
   if (opened == nullptr) return;
-  ticket_ = trace.recorder().begin({call.operation, trace.type_of(data.type), calls::ReduceOp::sum, opened->slot,
-                                    trace.next_number(*opened), trace.bytes_of(data.count, data.type)});
+  ticket_ =
+      trace.recorder().begin({call.operation, trace.type_of(data.type), calls::ReduceOp::sum, opened->slot,
+                              trace.next_number(*opened), trace.bytes_of(data.count, data.type), -1, call.function});
 }
 
 void Traced::begin(Posted /*how*/, const OfOpened& call, const Data& data) noexcept {
   Tracer& trace = tracer();
   Communicator* const opened = trace.find_opened(call.handle);
   if (opened == nullptr) return;
-  call_ = {call.operation, trace.type_of(data.type),   calls::ReduceOp::sum,
-           opened->slot,   trace.next_number(*opened), trace.bytes_of(data.count, data.type)};
+  call_ = {call.operation,
+           trace.type_of(data.type),
+           calls::ReduceOp::sum,
+           opened->slot,
+           trace.next_number(*opened),
+           trace.bytes_of(data.count, data.type),
+           -1,
+           call.function};
   ticket_ = trace.recorder().enqueue(*call_);
 }
 

@@ -329,7 +329,8 @@ Tracer::GroupCall Tracer::creating(MPI_Comm parent, MPI_Group group, int tag) no
   call.slot = recorder_.add_communicator({digest(call.id, 0), static_cast<std::uint32_t>(rank),
                                           static_cast<std::uint32_t>(members.size()),
                                           text::concat({"group of ", name_of_members(members)}), 0, members});
-  call.ticket = recorder_.begin({other::create, unknown_type, calls::ReduceOp::sum, call.slot, 1, 0});
+  call.ticket = recorder_.begin({other::create, unknown_type, calls::ReduceOp::sum, call.slot, 1, 0, -1,
+                                 function_number("MPI_Comm_create_group")});
   return call;
 } catch (...) {
   return {};

@@ -19,6 +19,7 @@
 #include "trace/mpi/abi.hpp"
 #include "trace/mpi/poll_meter.hpp"
 #include "trace/record/flight_recorder.hpp"
+#include "trace/record/mpi_functions.hpp"
 #include "trace/record/record_format.hpp"
 
 namespace amldist::trace::mpi {
@@ -203,11 +204,13 @@ struct OfAll {
   MPI_Comm comm;
   Operation operation;
   int root;
+  std::uint16_t function = 0;  ///< function_number()
 };
 /// A call of all members that opened a file or a window.
 struct OfOpened {
   std::uintptr_t handle;
   Operation operation;
+  std::uint16_t function = 0;
 };
 struct OfTwo {
   MPI_Comm comm;
@@ -222,6 +225,13 @@ struct Data {
 };
 [[nodiscard]] inline MPI_Datatype no_type() noexcept { return MPI_Datatype{}; }
 [[nodiscard]] inline MPI_Op no_op() noexcept { return MPI_Op{}; }
+
+/// With the number of a function that shares its operation with others.
+template <typename Members>
+[[nodiscard]] Members by_function(Members members, std::uint16_t number) noexcept {
+  if constexpr (requires { members.function; }) members.function = number;
+  return members;
+}
 
 /// A handle as a number.
 template <typename Handle>

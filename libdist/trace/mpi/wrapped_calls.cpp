@@ -239,6 +239,7 @@ struct Replacement {
 }  // namespace amldist::trace::mpi
 
 using namespace amldist::trace::mpi;
+using amldist::trace::function_number;
 namespace calls = amldist::calls;
 
 #pragma GCC visibility push(default)
@@ -246,7 +247,7 @@ extern "C" {
 
 #define CALL(name, how, parameters, arguments, members, data, ending, ...)                              \
   int MPI##name parameters {                                                                            \
-    Traced call(how{}, members, data);                                                                  \
+    Traced call(how{}, by_function(members, function_number("MPI" #name)), data);                       \
     return call.ending(call_real<&MPI##name>("PMPI" #name, EACH arguments) __VA_OPT__(, ) __VA_ARGS__); \
   }
 #define COUNTED(name, lengths, ...) CALL(name, __VA_ARGS__)
@@ -263,7 +264,7 @@ extern "C" {
 #define COUNTED(name, lengths, how, parameters, arguments, members, data, ending, ...)                                 \
   int MPI##name##_c parameters {                                                                                       \
     if (is_missing<&MPI##name##_c>("PMPI" #name "_c")) return Narrow(how{}, lengths).call(&MPI##name, EACH arguments); \
-    Traced call(how{}, members, data);                                                                                 \
+    Traced call(how{}, by_function(members, function_number("MPI" #name)), data);                                      \
     return call.ending(call_real<&MPI##name##_c>("PMPI" #name "_c", EACH arguments) __VA_OPT__(, ) __VA_ARGS__);       \
   }
 #define COUNT MPI_Count
@@ -272,13 +273,15 @@ extern "C" {
 
 int MPI_File_close(MPI_File* fh) {
   const auto handle = key_of(*fh);
-  Traced call(Blocking{}, OfOpened{handle, other::file_io}, Data{0, no_type(), no_op()});
+  Traced call(Blocking{}, OfOpened{handle, other::file_io, function_number("MPI_File_close")},
+              Data{0, no_type(), no_op()});
   return call.closed(call_real<&MPI_File_close>("PMPI_File_close", fh), handle);
 }
 
 int MPI_Win_free(MPI_Win* win) {
   const auto handle = key_of(*win);
-  Traced call(Blocking{}, OfOpened{handle, other::window}, Data{0, no_type(), no_op()});
+  Traced call(Blocking{}, OfOpened{handle, other::window, function_number("MPI_Win_free")},
+              Data{0, no_type(), no_op()});
   return call.closed(call_real<&MPI_Win_free>("PMPI_Win_free", win), handle);
 }
 
@@ -395,7 +398,8 @@ int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* new
 
 int MPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag,
                          MPI_Comm* newintercomm) {
-  const Traced call(Blocking{}, OfAll{local_comm, other::create, -1}, Data{0, no_type(), no_op()});
+  const Traced call(Blocking{}, OfAll{local_comm, other::create, -1, function_number("MPI_Intercomm_create")},
+                    Data{0, no_type(), no_op()});
   return call.joined(call_real<&MPI_Intercomm_create>("PMPI_Intercomm_create", local_comm, local_leader, peer_comm,
                                                       remote_leader, tag, newintercomm),
                      newintercomm);

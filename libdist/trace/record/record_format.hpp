@@ -157,7 +157,7 @@ struct RecordedEntry {  // NOLINT(cppcoreguidelines-pro-type-member-init): zero 
   std::uint8_t operation;                   ///< Operation
   std::uint8_t type;                        ///< DataType
   std::uint8_t reduction;                   ///< ReduceOp
-  std::uint16_t tag;                        ///< of a message; recorder_format::any_tag: any
+  std::uint16_t tag;  ///< of a message (any_tag: any); of all members' call, function_number() or 0
 };
 
 inline constexpr std::uint32_t communicators_offset = 4096;

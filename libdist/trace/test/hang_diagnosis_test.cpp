@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "trace/record/mpi_functions.hpp"
+
 namespace amldist::trace::hang_diagnosis_test {
 namespace {
 
@@ -368,6 +370,20 @@ TEST(HangDiagnosis, BlamesTheRankThatEvaluatesAloneAtTheFirstCallThatDiffers) {
   EXPECT_EQ(sentence(*diagnosis, 60),
             "allreduce #12 (1024 float32, 4 KiB): rank 0 (local 0) on node0 called broadcast #12 (1024 float32, 4 KiB) "
             "instead; 1 rank waits");
+}
+
+TEST(HangDiagnosis, TellsFunctionsApartThatShareAnOperation) {
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    step.push_back(calling(traced_rank(rank), recorder_format::other::file_io));
+    step.back().calls.back().bytes = 0;
+    step.back().calls.back().tag =
+        rank == 2 ? function_number("MPI_File_close") : function_number("MPI_File_write_at_all");
+  }
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(sentence(*diagnosis, 60),
+            "MPI_File_write_at_all #1: rank 2 (local 0) on node1 called MPI_File_close #1 instead; 3 ranks wait");
 }
 
 TEST(HangDiagnosis, ShowsBothCallsWhereNothingTellsWhichIsWrong) {

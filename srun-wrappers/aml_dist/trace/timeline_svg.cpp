@@ -184,8 +184,8 @@ void draw_missing(Svg& svg, const Lane& lane, const TimeScale& scale, int y) {
   svg.open_group(trace::sentence(stall, *lane.rank_missing));
   svg.bar({corner, y + 3.0}, width, lane_height - 6.0, missing_fill);
   svg.frame({corner, y + 3.0}, width, lane_height - 6.0, {missing_ink, 1.5, true});
-  const std::string label = concat({label_of(lane.rank_missing->why), ": ", trace::name_of(stall.call.operation), " #",
-                                    std::to_string(stall.call.sequence)});
+  const std::string label = concat(
+      {label_of(lane.rank_missing->why), ": ", trace::name_of(stall.call), " #", std::to_string(stall.call.sequence)});
   svg.text(static_cast<int>(corner) + 6, y + lane_height / 2 + 4, fitted(label, width - 12, 12),
            {12, missing_ink, true});
   svg.close_group();

@@ -55,7 +55,7 @@ class TraceMetrics {
             {"host", std::string(missing.host())},
             {"why", std::string(word_of(missing.why))},
             {"communicator", stall.communicator_name},
-            {"operation", std::string(trace::name_of(stall.call.operation))}};
+            {"operation", std::string(trace::name_of(stall.call))}};
   }
 
   void add(const Stall& stall) {

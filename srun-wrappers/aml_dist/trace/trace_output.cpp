@@ -83,7 +83,7 @@ std::string stall_lines(const TracedStep& step) {
 
 ordered_json object_of(const CallRecord& call) {
   return {{"sequence", call.sequence},
-          {"operation", trace::name_of(call.operation)},
+          {"operation", trace::name_of(call)},
           {"type", calls::to_string(call.type)},
           {"redop", calls::to_string(call.reduction)},
           {"bytes", call.bytes},
@@ -134,7 +134,7 @@ ordered_json object_of(const Stall& stall) {
   }
   return {{"sentence", trace::sentence(stall)},
           {"communicator", stall.communicator_name},
-          {"operation", trace::name_of(stall.call.operation)},
+          {"operation", trace::name_of(stall.call)},
           {"sequence", stall.call.sequence},
           {"bytes", stall.call.bytes},
           {"type", calls::to_string(stall.call.type)},

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "mpi_program.hpp"
+#include "trace/diagnosis/call_words.hpp"
 
 namespace amldist::trace::mpi_test {
 namespace {
@@ -328,6 +329,8 @@ TEST(MpiTrace, CountsTheCallsOnAFileForThemselves) {
     const auto calls = calls_on(recording, "file of ranks 0,1");
     ASSERT_EQ(calls.size(), closes ? 3U : 2U);
     EXPECT_EQ(calls[1].operation, amldist::trace::recorder_format::other::file_io);
+    EXPECT_EQ(name_of(calls[1]), "MPI_File_write_all");
+    EXPECT_EQ(name_of(calls.back()), closes ? "MPI_File_close" : "MPI_File_write_all");
     EXPECT_EQ(calls[1].sequence, 2U);
     EXPECT_EQ(calls[1].bytes, 4U);
     EXPECT_EQ(calls_on(recording, "world").back().sequence, 4U) << "MPI_Init, the opening and two calls";
