@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/os/instruction_set.hpp"
+#include "collective/kernels/instruction_set.hpp"
 #include "base/text/setting.hpp"
 #include "world/settings.hpp"
 

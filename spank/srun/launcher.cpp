@@ -289,6 +289,10 @@ Result<void> prepare_launch(SrunSession& session, const Handle& handle) {
   if (!job_id) return job_id.error();
   const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
   if (!step_id) return step_id.error();
+  if (*step_id > SLURM_MAX_NORMAL_STEP_ID) {  // an interactive step: it has no ranks, as its nodes know too
+    withdraw_launch(session);
+    return {};
+  }
   const auto launch = fetch_launch(*job_id, *step_id);
   if (!launch) return launch.error();
   if (!*launch) {

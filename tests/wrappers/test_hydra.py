@@ -74,7 +74,8 @@ def test_random_lines_place_ranks_as_the_real_one_does(tmp_path, family):
     source = random.Random(seed)
     for number in range(RUNS):
         words = random_line(source, tmp_path, family)
-        real = real_ranks(REAL[family], tmp_path, words)
+        # The real one fails now and then on a machine that is busy: what it refuses it refuses again.
+        real = next((ranks for _ in range(3) if (ranks := real_ranks(REAL[family], tmp_path, words))), None)
         done = Command("aml-mpirun").run("--dry-run", "--mpi", family, *words, "x")
         told = ranks_of(done.text) if done.status == 0 else None
         file = (tmp_path / "hosts").read_text() if "-hosts" not in words else ""

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/os/instruction_set.hpp"
+#include "collective/kernels/instruction_set.hpp"
 #include "calls/data_type.hpp"
 
 namespace amldist::collective {

@@ -1,0 +1,75 @@
+// The sentences that stalls.hpp declares.
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/text/text.hpp"
+#include "trace/diagnosis/stalls.hpp"
+
+namespace amldist::trace {
+
+using text::concat;
+using Why = MissingRank::Why;
+
+std::string call_of_group(const Stall& stall) {
+  const bool of_all = stall.communicator_name.empty() || stall.communicator_name == "world";
+  const std::string call =
+      stall.is_tie ? concat({"call #", std::to_string(stall.call.sequence)}) : describe_call(stall.call);
+  return concat({call, of_all ? "" : concat({" of group '", stall.communicator_name, "'"})});
+}
+
+std::string sentence(const Stall& stall, const MissingRank& missing, std::uint64_t seconds) {
+  const std::string_view host = missing.host();
+  const std::string place =
+      host.empty() ? "" : concat({" (local ", std::to_string(missing.recording->local_rank), ") on ", host});
+  const std::string who = concat({"rank ", std::to_string(missing.rank), place});
+  const std::string time = seconds == 0 ? "" : concat({" for ", std::to_string(seconds), " s"});
+  const std::string last = missing.last != nullptr ? describe_call(*missing.last) : "";
+  const std::string doing = missing.last != nullptr ? concat({missing.last->pending() ? " in " : " after ", last}) : "";
+  if (missing.unjudged_wait != nullptr)
+    return concat(
+        {who, " waits in ", describe_call(*missing.unjudged_wait), " on a communicator that is not judged", time});
+  switch (missing.why) {
+    case Why::never_called:
+      return concat({who, stall.is_message() ? " has not met it" : " has not called it", time});
+    case Why::stopped:
+      return concat({who, " is stopped", doing, time});
+    case Why::gone:
+      return concat({who, " is dead", doing});
+    case Why::slow:
+      return concat({who, " is still in it", time});
+    case Why::differs:
+      return concat(
+          {who, " called ",
+           stall.is_tie ? describe_with_root(*missing.last) : describe_difference(*missing.last, stall.call)});
+    case Why::alone:
+      return concat({who, " is alone in it", time, ": the others have ended without it"});
+    case Why::no_recorder:
+      break;
+  }
+  return concat({who, " has no recorder"});
+}
+
+std::string sentence(const Stall& stall, std::uint64_t seconds, std::size_t waiting) {
+  constexpr std::size_t most_named = 4;
+  const auto is_unknown = [](const MissingRank& each) {
+    return each.why == Why::no_recorder && each.recording == nullptr;
+  };
+  std::vector<std::string> clauses;
+  std::vector<std::uint32_t> unknown;
+  std::size_t unnamed = 0;
+  for (const MissingRank& each : stall.missing) {
+    if (is_unknown(each)) unknown.push_back(each.rank);
+    else if (clauses.size() < most_named) clauses.push_back(sentence(stall, each, seconds));
+    else ++unnamed;
+  }
+  if (unnamed > 0) clauses.push_back(concat({"and ", text::count(unnamed, "more rank")}));
+  if (!unknown.empty())
+    clauses.push_back(concat({unknown.size() == 1 ? "rank " : "ranks ", compress_ranks(unknown),
+                              unknown.size() == 1 ? " has no recorder" : " have no recorder"}));
+  const std::vector<std::string_view> views(clauses.begin(), clauses.end());
+  const std::string waits = concat({"; ", text::count(waiting, "rank"), waiting == 1 ? " waits" : " wait"});
+  return concat({call_of_group(stall), ": ", text::join(views), waiting == 0 ? "" : waits});
+}
+
+}  // namespace amldist::trace
