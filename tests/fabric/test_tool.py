@@ -176,11 +176,13 @@ def test_a_broken_baseline_is_a_warning_and_is_begun_anew(checker, tmp_path, con
     assert checker.node(cases.base(), "--baseline", baseline).verdicts["ib.flap"] == "pass"
 
 
-def test_a_table_with_mistakes_still_counts(checker, tmp_path):
+def test_a_table_with_a_mistake_is_refused_with_its_line(checker, tmp_path):
     table = tmp_path / "skus.conf"
     table.write_text("ours fabric=infiniband devices=2 rate=400\nbroken line\n")
     outcome = checker.node(cases.base(), "--sku-table", table, "--sku", "ours")
-    assert outcome.status == 0 and outcome.err.count("aml-dist: ") == 1 and "skus.conf:2" in outcome.err
+    assert outcome.status == 2 and outcome.err.count("aml-dist: ") == 1 and "skus.conf', line 2: 'line' is not one of" in outcome.err
+    table.write_text("ours fabric=infiniband devices=2 rate=400\n")
+    assert checker.node(cases.base(), "--sku-table", table, "--sku", "ours").status == 0
     assert checker.node(cases.base(), "--sku-table", table, "--sku", "HC44rs").status == 0, "the built-in lines stay"
 
 

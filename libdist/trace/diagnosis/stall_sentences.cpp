@@ -9,7 +9,6 @@
 namespace amldist::trace {
 
 using text::concat;
-using Why = MissingRank::Why;
 
 std::string call_of_group(const Stall& stall) {
   const bool of_all = stall.communicator_name.empty() || stall.communicator_name == "world";
@@ -30,21 +29,21 @@ std::string sentence(const Stall& stall, const MissingRank& missing, std::uint64
     return concat(
         {who, " waits in ", describe_call(*missing.unjudged_wait), " on a communicator that is not judged", time});
   switch (missing.why) {
-    case Why::never_called:
+    case MissingRank::Why::never_called:
       return concat({who, stall.is_message() ? " has not met it" : " has not called it", time});
-    case Why::stopped:
+    case MissingRank::Why::stopped:
       return concat({who, " is stopped", doing, time});
-    case Why::gone:
+    case MissingRank::Why::gone:
       return concat({who, " is dead", doing});
-    case Why::slow:
+    case MissingRank::Why::slow:
       return concat({who, " is still in it", time});
-    case Why::differs:
+    case MissingRank::Why::differs:
       return concat(
           {who, " called ",
            stall.is_tie ? describe_with_root(*missing.last) : describe_difference(*missing.last, stall.call)});
-    case Why::alone:
+    case MissingRank::Why::alone:
       return concat({who, " is alone in it", time, ": the others have ended without it"});
-    case Why::no_recorder:
+    case MissingRank::Why::no_recorder:
       break;
   }
   return concat({who, " has no recorder"});
@@ -53,7 +52,7 @@ std::string sentence(const Stall& stall, const MissingRank& missing, std::uint64
 std::string sentence(const Stall& stall, std::uint64_t seconds, std::size_t waiting) {
   constexpr std::size_t most_named = 4;
   const auto is_unknown = [](const MissingRank& each) {
-    return each.why == Why::no_recorder && each.recording == nullptr;
+    return each.why == MissingRank::Why::no_recorder && each.recording == nullptr;
   };
   std::vector<std::string> clauses;
   std::vector<std::uint32_t> unknown;

@@ -201,15 +201,15 @@ struct Posted {};
 /// A call that MPI_Start will make, perhaps many times.
 struct Persistent {};
 struct OfAll {
-  MPI_Comm comm;
-  Operation operation;
-  int root;
+  MPI_Comm comm{};
+  Operation operation{};
+  int root = 0;
   std::uint16_t function = 0;  ///< function_number()
 };
 /// A call of all members that opened a file or a window.
 struct OfOpened {
-  std::uintptr_t handle;
-  Operation operation;
+  std::uintptr_t handle = 0;
+  Operation operation{};
   std::uint16_t function = 0;
 };
 struct OfTwo {

@@ -245,6 +245,7 @@ namespace calls = amldist::calls;
 #pragma GCC visibility push(default)
 extern "C" {
 
+// NOLINTBEGIN(cppcoreguidelines-macro-usage): the table is read twice, and MPI's names are extern "C"
 #define CALL(name, how, parameters, arguments, members, data, ending, ...)                              \
   int MPI##name parameters {                                                                            \
     Traced call(how{}, by_function(members, function_number("MPI" #name)), data);                       \
@@ -270,6 +271,7 @@ extern "C" {
 #define COUNT MPI_Count
 #define DISPL MPI_Aint
 #include "trace/mpi/calls.inc"
+// NOLINTEND(cppcoreguidelines-macro-usage)
 
 int MPI_File_close(MPI_File* fh) {
   const auto handle = key_of(*fh);

@@ -205,7 +205,8 @@ std::vector<Recording> farm(const std::vector<std::uint32_t>& asking) {
 }
 
 TEST(HangDiagnosis, LooksBehindWhoeverReceivesFromAnyRank) {
-  const auto diagnosis = diagnose_hang(farm({1, 2}));
+  const std::vector<Recording> step = farm({1, 2});  // the diagnosis points into it
+  const auto diagnosis = diagnose_hang(step);
   ASSERT_TRUE(diagnosis);
   EXPECT_EQ(diagnosis->kind, Kind::not_come);
   EXPECT_EQ(
@@ -216,7 +217,8 @@ TEST(HangDiagnosis, LooksBehindWhoeverReceivesFromAnyRank) {
 TEST(HangDiagnosis, BlamesNobodyWhereAServerHasNothingToDo) { EXPECT_FALSE(diagnose_hang(farm({}))); }
 
 TEST(HangDiagnosis, FindsACircleThroughAReceiveFromAnyRank) {
-  const auto diagnosis = diagnose_hang(farm({1, 2, 3}));
+  const std::vector<Recording> step = farm({1, 2, 3});
+  const auto diagnosis = diagnose_hang(step);
   ASSERT_TRUE(diagnosis);
   EXPECT_EQ(diagnosis->kind, Kind::deadlock);
   EXPECT_EQ(diagnosis->circle.size(), 2U);

@@ -29,7 +29,7 @@ def leases(cluster) -> str:
 
 
 def test_the_lease_of_a_killed_slurmstepd_is_removed_by_the_next_that_claims_a_port(cluster):
-    kill = ("for i in $(seq 100); do pgrep -f 'sleep 30[.]5' && break; sleep 0.1; done; pkill -9 -x slurmstepd && "
+    kill = ("for i in $(seq 300); do ls /run/aml-dist/ports | grep -q ^23111 && pgrep -f 'sleep 30[.]5' && break; sleep 0.1; done; pkill -9 -x slurmstepd && "
             "pkill -9 -f 'sleep 30[.]5'")
     step = subprocess.Popen([str(DEVCLUSTER), "run", "--name", cluster.name, "--", "timeout", "40", "srun", "-w", "node1", "-N1", "-n1",
                              "--aml-dist=pytorch,master_port=23111", "sleep", "30.5"], stderr=subprocess.PIPE)

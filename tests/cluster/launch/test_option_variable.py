@@ -58,7 +58,7 @@ def test_a_wrong_value_is_one_sentence_that_names_the_variable(cluster, value, s
         lines = done.own_lines()
         assert done.status == 1 and len(lines) == 1, str(done)
         assert VARIABLE in lines[0] and says in lines[0] and "\x1b" not in lines[0] and len(lines[0]) < 400, lines[0]
-    assert cluster.run("sinfo -h -o %T").out.split() == ["idle"]
+    assert cluster.run("for i in $(seq 100); do [ \"$(sinfo -h -o %T)\" = idle ] && break; sleep 0.2; done; sinfo -h -o %T").out.split() == ["idle"]
 
 
 def test_verbose_says_that_the_variable_was_used(cluster):
