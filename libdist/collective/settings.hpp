@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "collective/kernels/instruction_set.hpp"
 #include "base/text/setting.hpp"
+#include "collective/kernels/instruction_set.hpp"
 #include "world/settings.hpp"
 
 namespace amldist::collective {

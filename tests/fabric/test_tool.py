@@ -180,7 +180,7 @@ def test_a_table_with_a_mistake_is_refused_with_its_line(checker, tmp_path):
     table = tmp_path / "skus.conf"
     table.write_text("ours fabric=infiniband devices=2 rate=400\nbroken line\n")
     outcome = checker.node(cases.base(), "--sku-table", table, "--sku", "ours")
-    assert outcome.status == 2 and outcome.err.count("aml-dist: ") == 1 and "skus.conf', line 2: 'line' is not one of" in outcome.err
+    assert outcome.status == 2 and outcome.err.count("aml-dist: ") == 1 and "skus.conf, line 2: 'line' is not one of" in outcome.err
     table.write_text("ours fabric=infiniband devices=2 rate=400\n")
     assert checker.node(cases.base(), "--sku-table", table, "--sku", "ours").status == 0
     assert checker.node(cases.base(), "--sku-table", table, "--sku", "HC44rs").status == 0, "the built-in lines stay"

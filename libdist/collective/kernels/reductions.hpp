@@ -8,8 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "collective/kernels/instruction_set.hpp"
 #include "calls/data_type.hpp"
+#include "collective/kernels/instruction_set.hpp"
 
 namespace amldist::collective {
 

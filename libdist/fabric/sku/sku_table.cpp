@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/os/whole_file.hpp"
+#include "base/text/printable.hpp"
 #include "base/text/text.hpp"
 #include "fabric/sku/built_in_skus.hpp"
 #include "launch/site/site_policy.hpp"
@@ -255,16 +256,16 @@ std::string SkuTable::nearest(const std::string& wanted) const {
 Result<SkuTable> load_sku_table(const std::string& explicit_file) {
   SkuTable table;
   const std::string path = explicit_file.empty() ? site_sku_table : explicit_file;
+  const std::string shown = text::printable(path, 300);  // whole: where it is decides
   const auto content = read_whole_file(path, launch::longest_config);
   if (content) {
     const auto faults = table.add(*content, path);
     if (!faults.empty()) {
-      return Error{Errc::invalid_argument, concat({"SKU table ", quote(path), ", line ",
-                                                   std::to_string(faults.front().line), ": ", faults.front().wrong})};
+      return Error{Errc::invalid_argument, concat({"SKU table ", shown, ", line ", std::to_string(faults.front().line),
+                                                   ": ", faults.front().wrong})};
     }
   } else if (!explicit_file.empty() || content.error().code != Errc::not_found) {
-    return Error{content.error().code,
-                 concat({"SKU table ", quote(path), " cannot be read: ", content.error().message})};
+    return Error{content.error().code, concat({"SKU table ", shown, " cannot be read: ", content.error().message})};
   }
   static_cast<void>(table.add(built_in_skus, "built-in table"));
   return table;
