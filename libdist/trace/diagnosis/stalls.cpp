@@ -19,7 +19,6 @@ using recorder_format::any_peer;
 using recorder_format::any_tag;
 using recorder_format::is_collective;
 using recorder_format::State;
-using text::concat;
 using Why = MissingRank::Why;
 
 /// NCCL's host does not say when the device ends a call, and PyTorch's hooks see an end late, or never in a process
