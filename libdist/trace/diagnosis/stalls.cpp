@@ -9,7 +9,6 @@
 #include <tuple>
 #include <utility>
 
-#include "base/text/text.hpp"
 #include "trace/diagnosis/habit.hpp"
 
 namespace amldist::trace {
