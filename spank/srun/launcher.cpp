@@ -165,7 +165,7 @@ Result<void> send_record(SrunSession& session, const launch::Spec& spec, const L
   if (session.server) {
     ServedStep step = served(session, launch.job_id, launch.step_id);
     step.tasks = launch.placement.map.size();
-    // Over IPv6 no node finds srun (step/messages/srun_link.hpp): then none can report.
+    // Over IPv6 no node finds srun (step/messages/srun_link.hpp), so the nodes cannot report.
     const bool has_ipv4 = Ipv4::parse(record->address) || slurm_node_address(launch.placement.master_host());
     if (has_ipv4) step.hosts = served_nodes(launch);
     if (!launch.components.empty()) step.record = text;

@@ -33,7 +33,7 @@ struct SubmitterSession {
 struct SrunSession : SubmitterSession {
   bool in_job = false;                    ///< the job was there before this srun, and goes on after its step
   std::vector<std::string> record_files;  ///< that get the record of the step's end
-  std::unique_ptr<StepServer> server;     ///< receives the nodes' messages; empty: there is none
+  std::unique_ptr<StepServer> server;     ///< receives the nodes' messages; empty if srun does not listen
 };
 
 /// Removes an outer step's SLURM_NTASKS_PER_NODE. In srun, sbatch and salloc, before they read their environment.

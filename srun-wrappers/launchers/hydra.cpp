@@ -289,11 +289,10 @@ std::optional<MpiFamily> family_named(std::string_view name) {
 }
 
 /// The family that has a flag which the others lack; nullopt if the flag decides nothing.
-std::optional<MpiFamily> decided_by(bool open_mpi, bool mpich, bool intel, std::string_view word) {
+std::optional<MpiFamily> decided_by(bool open_mpi, bool mpich, bool intel) {
   if (open_mpi) return mpich || intel ? std::nullopt : std::optional(MpiFamily::open_mpi);
   if (!mpich && !intel) return std::nullopt;
-  if (!mpich || word.starts_with("I_MPI_")) return MpiFamily::intel;
-  return MpiFamily::mpich;
+  return mpich ? MpiFamily::mpich : MpiFamily::intel;
 }
 
 /// Whether variables of Intel MPI are set on the command line.
@@ -406,7 +405,7 @@ Result<MpiFamily> take_family(std::vector<std::string>& words) {
     const auto in_open_mpi = find_flag(open_mpi, word);
     const auto in_mpich = find_flag(mpich, word);
     const auto in_intel = find_flag(intel, word);
-    if (!decided) decided = decided_by(in_open_mpi.has_value(), in_mpich.has_value(), in_intel.has_value(), word);
+    if (!decided) decided = decided_by(in_open_mpi.has_value(), in_mpich.has_value(), in_intel.has_value());
     if (in_mpich) i += words_of(mpich[*in_mpich].flag, word);
     else if (in_intel) i += words_of(intel[*in_intel].flag, word);
     else if (in_open_mpi) i += words_of(open_mpi[*in_open_mpi].flag, word);

@@ -111,6 +111,16 @@ def test_a_line_of_plugstack_conf_leads_to_the_file_that_it_names(aml_dist, tmp_
     assert "does not exist: no srun, sbatch or salloc works" in aml_dist.run("check-config", str(stack)).text
 
 
+def test_what_a_line_leads_to_is_said_of_the_lines_own_file(aml_dist, tmp_path):
+    """Of several included files it is not the last one that is at fault."""
+    (tmp_path / "spank_aml_dist.so").touch()
+    (tmp_path / "plugstack.conf").write_text(f"include {tmp_path}/a.conf\ninclude {tmp_path}/b.conf\n")
+    (tmp_path / "a.conf").write_text(f"required {tmp_path}/spank_aml_dist.so config=/nowhere/site\n")
+    (tmp_path / "b.conf").write_text("# another plugin's\n")
+    text = aml_dist.run("check-config", str(tmp_path / "plugstack.conf")).text
+    assert f"{tmp_path}/a.conf:1: error: config=/nowhere/site does not exist" in text and f"{tmp_path}/b.conf: fine" in text, text
+
+
 def test_the_installed_file_must_be_roots_alone_and_a_draft_need_not(aml_dist, tmp_path):
     site = tmp_path / "site"
     site.write_text("secret=require\n")

@@ -15,7 +15,7 @@ namespace amldist {
 /// contain anything, even parentheses and newlines.
 [[nodiscard]] std::optional<pid_t> parent_in_stat(std::string_view stat);
 
-/// A handle of the process that has this number now (pidfd_open(2)); empty if there is none, or before Linux 5.4.
+/// A handle of the process that has this number now (pidfd_open(2)); empty if no process has it, or before Linux 5.4.
 [[nodiscard]] FileDescriptor open_process(pid_t id) noexcept;
 
 /// Sends a signal to the process of a handle; to nobody if it has ended.

@@ -42,7 +42,7 @@ TEST(Launchers, AreFoundBehindWhateverStartsThem) {
       {"bash -lc 'cd /data && torchrun train.py'", "torchrun"},
       {"bash -c \"exec env A=b bash -c 'torchrun train.py'\"", "torchrun"},
       {"if true; then torchrun train.py; fi", "torchrun"},
-      // Programs that are none.
+      // Programs that are not launchers.
       {"./torchrun-results.sh", "-"},
       {"python torchrun.py", "-"},
       {"python train.py -m torch.distributed.run", "-"},

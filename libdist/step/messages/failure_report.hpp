@@ -89,7 +89,7 @@ class FirstFailure {
   /// Whether there is a failure to print: a task failed, and no node refused the step.
   [[nodiscard]] bool stands() const noexcept { return first_.has_value() && !is_refused(); }
 
-  /// The node that refused the step, empty: none has.
+  /// The node that refused the step; empty if no node has.
   [[nodiscard]] const std::string& refusing_node() const noexcept { return refused_by_; }
   [[nodiscard]] bool is_refused() const noexcept { return !refused_by_.empty(); }
 

@@ -1,5 +1,5 @@
 // Programs that nobody wrote: random groups, a random schedule of matched calls, and one fault of a known kind at a
-// known rank. They run on a model of ranks that block, until none can go on; what is left are recordings as a reader
+// known rank. They run on a model of ranks that block, until no rank can go on; the result is recordings as a reader
 // gives them.
 #pragma once
 
@@ -282,7 +282,7 @@ class ProgramGenerator {
         pattern.push_back(make_call(program, below(program.groups.size())));
         continue;
       }
-      // Of a grid, all rows, all columns, or the world.
+      // All rows of a grid, all its columns, or the world.
       const std::size_t way = below(3);
       const std::size_t first = way == 0 ? 0 : way == 1 ? 1 : 1 + rows_;
       const std::size_t number = way == 0 ? 1 : way == 1 ? rows_ : columns_;

@@ -22,12 +22,17 @@ struct Finding {
 class Findings {
  public:
   /// Names a file as examined; findings that follow are about it.
-  void begin(std::string file) { files_.push_back(std::move(file)); }
+  void begin(const std::string& file) {
+    files_.push_back(file);
+    about(file);
+  }
+  /// Findings that follow are about this file, which was examined before.
+  void about(const std::string& file) { current_ = file; }
   void error(std::size_t line, std::string problem, std::string remedy = {}) {
-    found_.push_back({Severity::error, files_.back(), line, std::move(problem), std::move(remedy)});
+    found_.push_back({Severity::error, current_, line, std::move(problem), std::move(remedy)});
   }
   void warn(std::size_t line, std::string problem, std::string remedy = {}) {
-    found_.push_back({Severity::warning, files_.back(), line, std::move(problem), std::move(remedy)});
+    found_.push_back({Severity::warning, current_, line, std::move(problem), std::move(remedy)});
   }
 
   [[nodiscard]] const std::vector<std::string>& files() const noexcept { return files_; }
@@ -35,6 +40,7 @@ class Findings {
 
  private:
   std::vector<std::string> files_;
+  std::string current_;
   std::vector<Finding> found_;
 };
 

@@ -100,21 +100,26 @@ FileKind kind_of_file(const std::string& path) {
 bool examine_plugstack(const std::string& path, Findings& findings) {
   if (!exists(path)) return false;
   std::size_t loads = 0;
-  std::vector<launch::PluginLine> lines;
-  for (const launch::PlugstackFile& file : launch::read_plugstack(path)) {
+  const std::vector<launch::PlugstackFile> files = launch::read_plugstack(path);
+  for (const launch::PlugstackFile& file : files) {
     findings.begin(file.path);
     if (!file.fault.empty()) findings.error(0, concat({"cannot be read: ", file.fault}));
     for (const launch::PluginLine& line : file.lines) {
       if (++loads > 1) findings.error(line.number, "the plugin is loaded a second time", "keep one line");
       examine_line(line, findings);
-      lines.push_back(line);
     }
   }
   if (loads == 0) {
+    findings.about(path);
     findings.warn(0, "no line loads spank_aml_dist.so: --aml-dist is unknown on this machine",
                   "add 'required /PREFIX/lib/slurm/spank_aml_dist.so'");
   }
-  for (const launch::PluginLine& line : lines) follow_config(line, findings);
+  for (const launch::PlugstackFile& file : files) {
+    for (const launch::PluginLine& line : file.lines) {
+      findings.about(file.path);
+      follow_config(line, findings);
+    }
+  }
   return true;
 }
 
