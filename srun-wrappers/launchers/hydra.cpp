@@ -342,6 +342,7 @@ Done place_per_node(MpiState& state) {
 
 bool has_turns(const std::vector<Host>& hosts) {
   std::vector<std::string_view> names;
+  names.reserve(hosts.size());
   for (const Host& host : hosts) names.emplace_back(host.name);
   std::ranges::sort(names);
   return std::ranges::adjacent_find(names) != names.end();

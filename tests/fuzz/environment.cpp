@@ -133,6 +133,8 @@ void try_step(const Step& step, const Table& table, const std::optional<std::str
   require(placement->hosts.size() == step.nodes, "nor about the nodes of the step");
   launch::Spec spec;
   spec.kind = step.kind;
+  if (const auto counts = launch::check_counts(spec, placement->map); !counts)
+    return require_sentence(counts.error().message);
   const launch::RendezvousFacts facts{"10.0.0.1", PortRanges::parse("20000-29999").value(),
                                       launch::read_job_name(reader_of(table), 7), 3};
   std::vector<std::string> notes;

@@ -192,7 +192,9 @@ std::string unknown_name(std::string_view name) {
   const auto dot = name.find('.');
   const auto near = text::nearest(name.substr(0, dot), names);
   if (!near) return "is unknown";
-  return concat({"is unknown (did you mean '", *near, dot == std::string_view::npos ? "" : name.substr(dot), "'?)"});
+  constexpr std::size_t longest_scope = 64;  // the rest of a longer one is not shown
+  const std::string scope = text::printable(name.substr(std::min(dot, name.size())), longest_scope);
+  return concat({"is unknown (did you mean '", *near, scope, "'?)"});
 }
 
 /// What is wrong with an argument; nullopt: it was applied.

@@ -193,6 +193,7 @@ TEST_F(ConfigFile, RefusesStepsForOneWrongLineAndNamesIt) {
       {"secret", "line 1, 'secret', needs require or prefer"},
       {"rdma=off\n  port_range = 5-1 # ours\nnonsense", "line 2, 'port_range = 5-1', needs ports such as 20000-29999"},
       {"\nconfig_optional=/etc/passwd", "line 2, 'config_optional=/etc/passwd', belongs in plugstack.conf"},
+      {"rmda.\x1b[31m\xff=require", "is unknown (did you mean 'rdma.\\x1b[31m\\xff'?)"},
       {"\x1b[31m\xff\n", "line 1, '\\x1b[31m\\xff', is unknown"},
   };
   for (const auto& [content, words] : cases) {
