@@ -85,6 +85,15 @@ def test_metrics_of_a_working_step_name_nobody(tool, tmp_path):
     assert 'aml_dist_trace_stalled_calls{step="42.0"} 0' in done.stdout and "awaited" not in done.stdout, done
 
 
+def test_metrics_accuse_no_rank_of_another_node(tool, tmp_path):
+    """Each node has only its own ranks' recorders; of the others nothing is known there."""
+    for rank in (0, 1):
+        waiting(working(rank, 4, 5)).write(tmp_path)
+    done = tool.run("trace", str(tmp_path), "--format", "openmetrics")
+    assert 'aml_dist_trace_stalled_calls{step="42.0"} 1' in done.stdout, done
+    assert "no-recorder" not in done.stdout and "awaited_seconds{" not in done.stdout, done
+
+
 def step_with_straggler(folder, late=2, size=4):
     """One rank comes 3.5 milliseconds late to each of twenty calls."""
     for rank in range(size):

@@ -61,6 +61,7 @@ class TraceMetrics {
   void add(const Stall& stall) {
     const std::int64_t waited = stall.since_ns > 0 ? std::max<std::int64_t>(0, step_.now_ns - stall.since_ns) : 0;
     for (const MissingRank& each : stall.missing) {
+      if (each.why == MissingRank::Why::no_recorder) continue;  // of another node: what it does is not known here
       const Gauge::Labels labels = labels_of(stall, each);
       // Two messages that one rank has not joined would be the same sample twice, which the format forbids.
       const auto same = [&](const auto& sample) { return sample.first == labels; };
