@@ -225,6 +225,7 @@ int plan_in_slurmstepd(spank_t spank) noexcept {
       state.request.take_variable(name, handle.variable(name));
     }
     state.node = start_node(state.request, handle);
+    if (state.node.plan() != nullptr) state.kernel_log = step::KernelLog::open_at_end();
     return 0;
   });
 }

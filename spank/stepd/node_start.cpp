@@ -260,6 +260,8 @@ NodeStart read_plan_apply(const StepRequest& request, const Handle& handle) {
     return start;
   }
   start.resources = std::move(*resources);
+  const auto tasks = handle.number(S_JOB_LOCAL_TASK_COUNT, "S_JOB_LOCAL_TASK_COUNT");
+  if (tasks) start.tasks = AllTaskFacts::make(*tasks);
   plan->step.rendezvous.address = std::move(*address);
   if (!start.has_srun && spec->verbose) {
     plan->notes.push_back(placement_line(*spec, plan->step.placement, plan->step.rendezvous.address));

@@ -17,6 +17,7 @@
 #include "spank/stepd/fabric_plan.hpp"
 #include "spank/stepd/node_plan.hpp"
 #include "spank/stepd/start_gate.hpp"
+#include "spank/task/task_facts.hpp"
 
 namespace amldist::spank {
 
@@ -44,6 +45,7 @@ struct NodeStart {
   std::optional<step::SrunLink> srun = {};           ///< the way to who answers for the step; nullopt: nobody does
   bool has_srun = true;                              ///< false: it had ended before the step, and a stand-in answers
   std::chrono::steady_clock::time_point begin = {};  ///< when the step came to this node
+  AllTaskFacts tasks = {};                           ///< by their local numbers in this slurmstepd
   SharedAtomic<bool> task_refused;  ///< a task did not get its environment, and must not start. Shared with the tasks
 
   /// nullptr where the tasks get no environment.

@@ -6,6 +6,7 @@
 #include "spank/slurm/step_request.hpp"
 #include "spank/stepd/node_start.hpp"
 #include "spank/stepd/task_trace.hpp"
+#include "step/cause/kernel_log.hpp"
 
 namespace amldist::spank {
 
@@ -16,10 +17,11 @@ struct StepdSession {
 
   HangWatchers hang_watchers;  ///< once the tasks are there
   std::uint32_t ended_tasks = 0;
+  step::KernelLog kernel_log;  ///< since the step came to this node
 
   bool step_ended = false;      ///< this node has asked slurmctld to end the step
   bool srun_is_silent = false;  ///< srun did not answer in time: it is not waited for again
-  bool recorders_hang = false;  ///< a flight recorder could not be read in time: no other is tried
+  bool files_hang = false;      ///< the user's files could not be read in time: they are not tried again
 };
 
 }  // namespace amldist::spank

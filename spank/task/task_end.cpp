@@ -5,12 +5,16 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/os/answer_as_user.hpp"
 #include "base/text/text.hpp"
 #include "spank/slurm/slurm_api.hpp"
 #include "spank/stepd/parameter_servers.hpp"
 #include "spank/stepd/task_trace.hpp"
+#include "spank/task/end_facts.hpp"
 #include "step/messages/server_release.hpp"
 #include "trace/diagnosis/last_call.hpp"
 #include "trace/record/record_folder.hpp"
@@ -18,7 +22,7 @@
 namespace amldist::spank {
 namespace {
 
-/// For reading one flight recorder, which takes a few milliseconds.
+/// For reading one flight recorder and one exception, which takes a few milliseconds.
 constexpr auto recorder_timeout = std::chrono::seconds(2);
 
 /// What Slurm says of a task that has ended.
@@ -65,24 +69,36 @@ bool recorder_counts(const NodePlan& plan, const EndedTask& task) {
   return plan.is_whole_step && task.rank && (task.failed() || (plan.trace.on && uses_mpi(plan.step.spec)));
 }
 
-/// What the task's flight recorder says that it did last; empty: nothing. The recorder lies in a folder of the user's,
-/// so it is looked up and read with his rights: he may have put a link, a FIFO or a file system of his own there.
-/// nullopt: not in time.
-std::optional<std::string> last_call(const NodePlan& plan, const EndedTask& task) {
+/// What the user's files say about a task that has ended.
+struct UserAnswer {
+  std::string last_call;  ///< empty: its flight recorder says nothing
+  step::UserFindings findings;
+};
+
+/// Flight recorder and exception lie in a folder of the user's, so they are looked up and read with his rights: he may
+/// have put a link, a FIFO or a file system of his own there. nullopt: not in time.
+std::optional<UserAnswer> ask_as_user(const NodePlan& plan, const EndedTask& task, const Handle& handle) {
+  if (!task.rank || !(task.failed() || recorder_counts(plan, task))) return UserAnswer();
+  const auto places = error_places(plan, handle, task.user, *task.rank, task.wait_status, task.elapsed_ms);
   const auto read = [&] {
-    return trace::last_call_of(trace::trace_roots({}, task.user.user), task.user.user, plan.step.step_name, *task.rank,
-                               task.failed() ? "" : "mpi")
-        .value_or("");
+    const auto call = recorder_counts(plan, task) ? trace::last_call_of(places.roots, task.user.user, places.step,
+                                                                        *task.rank, task.failed() ? "" : "mpi")
+                                                  : std::nullopt;
+    return text::concat({call.value_or(""), "\n", task.failed() ? find_as_user(places).to_string() : ""});
   };
-  auto answer = answer_as_user(task.user, read, recorder_timeout);
-  if (answer && !trace::is_last_call(*answer)) answer->clear();
-  return answer;
+  const auto answer = answer_as_user(task.user, read, recorder_timeout);
+  if (!answer) return std::nullopt;
+  const auto end = answer->find('\n');
+  if (end == std::string::npos) return UserAnswer();
+  std::string call = answer->substr(0, end);
+  if (!trace::is_last_call(call)) call.clear();
+  return UserAnswer{std::move(call), step::UserFindings::parse(std::string_view(*answer).substr(end + 1))};
 }
 
 /// What srun is to hear when a task has ended: that it failed, or left the others without MPI_Finalize; or that this
 /// node refused the step, and that the deaths which follow are no failures.
 std::optional<step::FailureReport> report_of(const EndedTask& task, const NodePlan* plan, bool refused,
-                                             const std::string& last_call) {
+                                             const std::string& last_call, std::vector<step::Cause> causes) {
   step::FailureReport report;
   report.wait_status = task.wait_status;
   report.elapsed_ms = task.elapsed_ms;
@@ -96,6 +112,7 @@ std::optional<step::FailureReport> report_of(const EndedTask& task, const NodePl
   report.local_rank = plan->step.placement.map.local_rank_of(*task.rank);
   report.host = plan->step.placement.host_of(*task.rank);
   report.last_call = last_call;
+  report.causes = std::move(causes);
   return report;
 }
 
@@ -120,10 +137,15 @@ void tell_srun(StepdSession& session, const Handle& handle) noexcept {
     const auto task = read_end(session.node, handle);
     if (!task) return;
     const bool refused = session.node.task_refused.load();
-    const bool reads = plan != nullptr && !refused && !session.recorders_hang && recorder_counts(*plan, *task);
-    const auto call = reads ? last_call(*plan, *task) : std::string();
-    session.recorders_hang = session.recorders_hang || !call;
-    if (const auto report = report_of(*task, plan, refused, call.value_or(""))) send_report(srun, *report);
+    const bool reads = plan != nullptr && !refused && !session.files_hang;
+    const auto answer = reads ? ask_as_user(*plan, *task, handle) : UserAnswer();
+    session.files_hang = session.files_hang || !answer;
+    const UserAnswer said = answer.value_or(UserAnswer());
+    const bool asks_why = plan != nullptr && !refused && task->failed();
+    auto causes = asks_why ? causes_of(session, handle, task->node, task->wait_status, said.findings)
+                           : std::vector<step::Cause>();
+    if (const auto report = report_of(*task, plan, refused, said.last_call, std::move(causes)))
+      send_report(srun, *report);
     const auto end = plan != nullptr ? end_of_worker(*task, plan->step) : std::nullopt;
     if (!end) return;
     const std::string datagram = end->to_datagram(srun.channel.token);

@@ -110,6 +110,8 @@ Result<void> prepare_task(const NodeStart& node, const Handle& handle) {
   const auto rank = rank_of_task(*plan, handle);
   if (!rank) return rank.error();
   if (*rank == 0) tell_notes(node, handle);
+  const auto local = handle.number(S_TASK_ID, "S_TASK_ID");
+  if (auto* const facts = local ? node.tasks.at(*local) : nullptr) note_task(*facts);
   if (!plan->no_stand_in.empty() && *rank == plan->ranks.front()) tell_step(plan->no_stand_in);
   if (auto written = write_environment(node, handle, *rank); !written) return written;
   if (node.gate) {

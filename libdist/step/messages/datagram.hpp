@@ -11,7 +11,7 @@
 namespace amldist::step {
 
 /// Longest datagram that srun accepts, in bytes.
-inline constexpr std::size_t longest_datagram = 512;
+inline constexpr std::size_t longest_datagram = 1400;
 /// Longest datagram that srun sends, in bytes: the limit of UDP.
 inline constexpr std::size_t longest_answer = 65507;
 

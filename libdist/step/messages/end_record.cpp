@@ -149,7 +149,9 @@ std::string EndRecord::sentence() const {
       return evidence;
     case Cause::refused:
       return concat({"refused: ", evidence});
-    case Cause::cancelled:  // of a job Slurm says it, of a single step nobody else
+    case Cause::node_unhealthy:
+    case Cause::link:
+    case Cause::cancelled:  // of a single step
       return rank ? concat({"first failure: ", evidence}) : std::string();
     default:
       return {};

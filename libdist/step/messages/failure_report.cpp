@@ -6,6 +6,8 @@
 #include <cassert>
 #include <csignal>
 #include <limits>
+#include <span>
+#include <utility>
 
 #include "base/text/text.hpp"
 #include "launch/option/spec.hpp"
@@ -59,7 +61,7 @@ std::string describe_exit(int status) {
   return concat({"exit status ", std::to_string(status), meaning});
 }
 
-/// "0.3 s", "312 s", "2 h 5 min".
+/// "0.3 s", "312 s", "41 min", "2 h 5 min".
 std::string duration(std::uint64_t milliseconds) {
   constexpr std::uint64_t second = 1000;
   constexpr std::uint64_t minute = 60 * second;
@@ -67,7 +69,8 @@ std::string duration(std::uint64_t milliseconds) {
   if (milliseconds < 100 * second) {
     return concat({std::to_string(milliseconds / second), ".", std::to_string(milliseconds % second / 100), " s"});
   }
-  if (milliseconds < 100 * minute) return concat({std::to_string(milliseconds / second), " s"});
+  if (milliseconds < 10 * minute) return concat({std::to_string(milliseconds / second), " s"});
+  if (milliseconds < 100 * minute) return concat({std::to_string(milliseconds / minute), " min"});
   return concat({std::to_string(milliseconds / hour), " h ", std::to_string(milliseconds % hour / minute), " min"});
 }
 
@@ -92,25 +95,68 @@ std::optional<ReportChannel> ReportChannel::parse(std::string_view text) {
   return ReportChannel{static_cast<std::uint16_t>(*port), *token};
 }
 
-std::string FailureReport::to_datagram(std::uint64_t token) const {
-  const std::string r = std::to_string(rank);
-  const std::string l = std::to_string(local_rank);
-  const std::string status = std::to_string(wait_status);
-  const std::string elapsed = std::to_string(elapsed_ms);
-  if (last_call.empty()) return encode(token, {word_of(kind), r, l, status, elapsed, host});
-  return encode(token, {word_of(kind), r, l, status, elapsed, host, last_call});
+namespace {
+
+/// A text of a cause has ';' between its halves, which divides the fields of a datagram.
+constexpr char sent_semicolon = '\x1f';
+
+std::string sent(std::string text) {
+  std::ranges::replace(text, ';', sent_semicolon);
+  return text;
 }
 
+std::string received(std::string_view field) {
+  std::string text(field);
+  std::ranges::replace(text, sent_semicolon, ';');
+  return text;
+}
+
+}  // namespace
+
+const std::string* FailureReport::text_of(Cause::Kind kind) const noexcept {
+  const auto found = std::ranges::find(causes, kind, &Cause::kind);
+  return found != causes.end() ? &found->text : nullptr;
+}
+
+std::string FailureReport::to_datagram(std::uint64_t token) const {
+  std::string out = encode(token, {word_of(kind), std::to_string(rank), std::to_string(local_rank),
+                                   std::to_string(wait_status), std::to_string(elapsed_ms), host});
+  if (!last_call.empty() || !causes.empty()) out += concat({";", last_call});
+  for (const Cause& cause : causes) out += concat({";", step::to_string(cause.kind), ";", sent(cause.text)});
+  return out;
+}
+
+namespace {
+
+/// The findings at the end of a report: kind and text, by turns.
+std::optional<std::vector<Cause>> parse_causes(std::span<const std::string_view> fields) {
+  if (fields.size() % 2 != 0 || fields.size() > 2 * FailureReport::most_causes) return std::nullopt;
+  std::vector<Cause> causes;
+  for (std::size_t i = 0; i < fields.size(); i += 2) {
+    const auto kind = parse_cause_kind(fields[i]);
+    std::string text = received(fields[i + 1]);
+    const bool is_right = kind && *kind != Cause::Kind::none && !text.empty() && is_cause_text(text);
+    if (!is_right || std::ranges::find(causes, *kind, &Cause::kind) != causes.end()) return std::nullopt;
+    causes.push_back({*kind, std::move(text)});
+  }
+  return causes;
+}
+
+}  // namespace
+
 std::optional<FailureReport> FailureReport::parse(std::string_view datagram, std::uint64_t token) {
-  constexpr std::size_t field_count = 6;  // one more if the recorder's last call is known
+  constexpr std::size_t call_field = 6;  // if the recorder's last call is known, or causes follow
   constexpr std::uint64_t most_milliseconds = std::numeric_limits<std::uint64_t>::max() / 2;
   constexpr std::uint64_t most_status = 0xffff;
   const auto decoded = decode(datagram, token);
-  if (!decoded || (decoded->size() != field_count && decoded->size() != field_count + 1)) return std::nullopt;
-  const auto& fields = *decoded;
-  const bool tells_call = fields.size() > field_count;
-  const std::string_view last_call = tells_call ? fields[field_count] : std::string_view();
-  if (tells_call && !trace::is_last_call(last_call)) return std::nullopt;
+  if (!decoded || decoded->size() < call_field) return std::nullopt;
+  const std::span<const std::string_view> fields = *decoded;
+  const bool tells_call = fields.size() > call_field;
+  const std::string_view last_call = tells_call ? fields[call_field] : std::string_view();
+  auto causes = parse_causes(fields.subspan(std::min(call_field + 1, fields.size())));
+  const bool has_call = !last_call.empty();
+  if (!causes || (has_call && !trace::is_last_call(last_call)) || (tells_call && !has_call && causes->empty()))
+    return std::nullopt;
   const auto kind = parse_kind(fields[0]);
   const auto rank = text::to_number(fields[1], most_tasks - 1);
   const auto local_rank = text::to_number(fields[2], most_tasks - 1);
@@ -123,7 +169,8 @@ std::optional<FailureReport> FailureReport::parse(std::string_view datagram, std
                        static_cast<std::uint32_t>(*status),
                        *elapsed,
                        std::string(fields[5]),
-                       std::string(last_call)};
+                       std::string(last_call),
+                       std::move(*causes)};
 }
 
 std::string describe_end(std::uint32_t wait_status) {
@@ -161,10 +208,29 @@ void FirstFailure::take_unfinished(const FailureReport& report) {
   if (!unfinished_ && !is_late && report.last_call.starts_with("after ")) unfinished_ = report;
 }
 
+namespace {
+
+/// 0: the cause is known, and lies in this task or its node; 1: it may; 2: another rank's end is the cause.
+int distance_from_cause(const FailureReport& report) {
+  using enum Cause::Kind;
+  for (const Cause::Kind kind : {out_of_memory, unhealthy, link})
+    if (report.text_of(kind) != nullptr) return 0;
+  return trace::is_broken_by_another(report.last_call) || report.text_of(peer) != nullptr ? 2 : 1;
+}
+
+/// As Slurm ends the others after a first failure.
+bool was_terminated(std::uint32_t wait_status) {
+  constexpr std::uint32_t shells_status = static_cast<std::uint32_t>(128 + SIGTERM) << 8U;
+  return ended_by(wait_status, SIGTERM) || wait_status == shells_status;
+}
+
+}  // namespace
+
 /// Tasks that Slurm kills because of a first death are not broken by another rank either, but are reported after the
-/// cause.
+/// cause. Those that it terminates are never the cause of what was reported before.
 bool FirstFailure::is_earlier_cause(const FailureReport& report) const {
-  return trace::is_broken_by_another(first_->last_call) && !trace::is_broken_by_another(report.last_call);
+  const int distance = distance_from_cause(report);
+  return distance < distance_from_cause(*first_) && (distance == 0 || !was_terminated(report.wait_status));
 }
 
 /// Whether a task failed because another rank had left it: a PMIx server kills the others then with SIGKILL, and Open
@@ -180,9 +246,15 @@ EndRecord FirstFailure::record(const RestOfStep& rest) const {
   EndRecord record{.rank = cause.rank, .node = cause.host, .evidence = description(rest)};
   if (WIFSIGNALED(status)) record.signal = static_cast<std::uint32_t>(WTERMSIG(status));
   else record.status = static_cast<std::uint32_t>(WEXITSTATUS(status));
-  record.cause = is_cancelled(rest) ? EndRecord::Cause::cancelled
-                 : record.signal    ? EndRecord::Cause::rank_signal
-                                    : EndRecord::Cause::rank_exit;
+  using enum Cause::Kind;
+  const bool is_nodes = cause.text_of(unhealthy) != nullptr || cause.text_of(link) != nullptr;
+  record.cause = cause.text_of(out_of_memory) != nullptr ? EndRecord::Cause::out_of_memory
+                 : cause.text_of(unhealthy) != nullptr   ? EndRecord::Cause::node_unhealthy
+                 : cause.text_of(link) != nullptr        ? EndRecord::Cause::link
+                 : is_cancelled(rest)                    ? EndRecord::Cause::cancelled
+                 : record.signal                         ? EndRecord::Cause::rank_signal
+                                                         : EndRecord::Cause::rank_exit;
+  if (is_nodes) record.nodes_blamed = {cause.host};
   return record;
 }
 
@@ -191,20 +263,48 @@ EndRecord FirstFailure::record(const RestOfStep& rest) const {
 bool FirstFailure::is_cancelled(const RestOfStep& rest) const {
   const bool killed = ended_by(first_->wait_status, SIGKILL);
   const bool terminated = ended_by(first_->wait_status, SIGTERM) && !rest.kill_on_bad_exit;
-  return (killed || terminated) && alike_.size() > 1 && alike_count_ == alike_.size();
+  const bool is_explained = distance_from_cause(*first_) == 0;
+  return (killed || terminated) && !is_explained && alike_.size() > 1 && alike_count_ == alike_.size();
 }
+
+namespace {
+
+/// How a task ended, and of what: "exit status 1: RuntimeError: ... at train.py:88", "out of memory: ...".
+std::string end_with_cause(const FailureReport& report) {
+  using enum Cause::Kind;
+  if (const auto* const memory = report.text_of(out_of_memory)) return concat({"out of memory: ", *memory});
+  for (const Cause::Kind kind : {space, exception, peer})
+    if (const auto* const text = report.text_of(kind)) return concat({describe_end(report.wait_status), ": ", *text});
+  return describe_end(report.wait_status);
+}
+
+/// What the node says besides. The kernel's words bring their own time.
+std::string node_words(const FailureReport& report) {
+  using enum Cause::Kind;
+  std::string out;
+  for (const Cause::Kind kind : {fact, unhealthy, link})
+    if (const auto* const text = report.text_of(kind)) out += concat({"; ", *text});
+  return out;
+}
+
+std::string time_of(const FailureReport& report) {
+  using enum Cause::Kind;
+  const bool kernel_tells = report.text_of(unhealthy) != nullptr || report.text_of(link) != nullptr;
+  return kernel_tells ? std::string() : concat({", ", duration(report.elapsed_ms), " after the start"});
+}
+
+}  // namespace
 
 std::string FirstFailure::description(const RestOfStep& rest) const {
   const bool unfinished = has_unfinished_cause();
   const FailureReport& cause = unfinished ? *unfinished_ : *first_;
   return concat({"rank ", std::to_string(cause.rank), " (local ", std::to_string(cause.local_rank), ") on ", cause.host,
-                 ": ", describe_end(cause.wait_status), unfinished ? " without MPI_Finalize" : "", ", ",
-                 duration(cause.elapsed_ms), " after the start", cause.last_call.empty() ? "" : ", ", cause.last_call,
+                 ": ", end_with_cause(cause), unfinished ? " without MPI_Finalize" : "", time_of(cause),
+                 cause.last_call.empty() ? "" : ", ", cause.last_call, node_words(cause),
                  unfinished ? "" : clause(rest)});
 }
 
 std::string FirstFailure::clause(const RestOfStep& rest) const {
-  const bool killed = ended_by(first_->wait_status, SIGKILL);
   const bool terminated = ended_by(first_->wait_status, SIGTERM);
   const bool all_alike = alike_.size() > 1 && alike_count_ == alike_.size();
   // With kill_on_bad_exit Slurm sent SIGTERM to the other tasks because the first one failed.
@@ -213,11 +313,18 @@ std::string FirstFailure::clause(const RestOfStep& rest) const {
                    is_cancelled(rest) ? ", as after scancel" : ""});
   }
   if (rest.runs && !rest.kill_on_bad_exit) {
-    return concat({"; the others may wait for it: ",
+    return concat({outside(), "; the others may wait for it: ",
                    rest.has_srun ? "srun --kill-on-bad-exit would end the step" : "scancel would end the step"});
   }
-  if (killed) return "; SIGKILL comes from outside: no memory left, or a cancelled step";
-  return "";
+  return outside();
+}
+
+/// Of a SIGKILL: that it was not for want of memory; or that the node could not find out.
+std::string FirstFailure::outside() const {
+  if (!ended_by(first_->wait_status, SIGKILL) || distance_from_cause(*first_) == 0) return "";
+  const auto* const killed = first_->text_of(Cause::Kind::killed);
+  return concat({"; ", killed != nullptr ? std::string_view(*killed)
+                                         : "SIGKILL comes from outside: no memory left, or a cancelled step"});
 }
 
 }  // namespace amldist::step

@@ -11,6 +11,10 @@
 // If the task's flight recorder has a last call, one more field follows: "in allreduce #42 (1048576 float32, 4 MiB)".
 // If another rank broke that call, the task ended as a consequence; the other rank's node may report a moment later.
 //
+// What the node found out about the cause (step/cause/) follows, at most three findings of two fields each:
+//
+//   ...;node2;;out_of_memory;the step may use 300 GiB on this node and used it
+//
 // Under trace a node also reports a task that ended with status 0 without MPI_Finalize, with its last call. That is not
 // a failure, but a PMIx server kills the others for it.
 //
@@ -25,6 +29,7 @@
 #include <string_view>
 #include <vector>
 
+#include "step/cause/cause.hpp"
 #include "step/messages/end_record.hpp"
 
 namespace amldist::step {
@@ -55,8 +60,13 @@ struct FailureReport {
   std::uint32_t wait_status = 0;  ///< as waitpid(2) gives it
   std::uint64_t elapsed_ms = 0;   ///< since the step's start on that node
   std::string host;
-  std::string last_call = {};  ///< text of trace::describe_last_call(); empty: unknown
+  std::string last_call = {};      ///< text of trace::describe_last_call(); empty: unknown
+  std::vector<Cause> causes = {};  ///< each of another kind, most_causes at most
 
+  static constexpr std::size_t most_causes = 3;
+
+  /// The text of the cause of this kind; nullptr: there is none.
+  [[nodiscard]] const std::string* text_of(Cause::Kind kind) const noexcept;
   [[nodiscard]] std::string to_datagram(std::uint64_t token) const;
   /// nullopt for a datagram that to_datagram(token) cannot have written.
   [[nodiscard]] static std::optional<FailureReport> parse(std::string_view datagram, std::uint64_t token);
@@ -103,6 +113,7 @@ class FirstFailure {
   [[nodiscard]] bool is_cancelled(const RestOfStep& rest) const;
   [[nodiscard]] std::string description(const RestOfStep& rest) const;
   [[nodiscard]] std::string clause(const RestOfStep& rest) const;
+  [[nodiscard]] std::string outside() const;
 
   std::optional<FailureReport> first_;
   std::optional<FailureReport> unfinished_;  ///< ended with status 0 without MPI_Finalize, no later than first_
