@@ -230,29 +230,40 @@ class ServerThread {
   [[nodiscard]] bool settled() const { return Clock::now() - *first_at_ >= settling; }
 
   /// What ended the step, if that was Slurm.
-  [[nodiscard]] std::optional<Cause> end_by_slurm() const {
-    if (at_limit_) return Cause::time_limit;
+  [[nodiscard]] std::optional<step::EndRecord> end_by_slurm() const {
+    if (at_limit_) return ended_by_slurm(Cause::time_limit, "the step's time limit was reached");
     if (!slurmctld_answers_) return std::nullopt;
-    const auto cause = text::to_number(as_user([&] {
-                                         const auto found = end_of_job(step_.job_id);
-                                         return found ? std::to_string(static_cast<int>(*found)) : std::string();
-                                       }),
-                                       static_cast<std::uint64_t>(Cause::unknown));
-    return cause ? std::optional(Cause{static_cast<int>(*cause)}) : std::nullopt;
+    const auto end = text::to_number(as_user([&] {
+                                       const auto found = end_of_job(step_.job_id);
+                                       return found ? std::to_string(static_cast<int>(*found)) : std::string();
+                                     }),
+                                     static_cast<std::uint64_t>(JobEnd::requeued));
+    if (!end) return std::nullopt;
+    switch (JobEnd{static_cast<std::uint8_t>(*end)}) {
+      case JobEnd::time_limit:
+        return ended_by_slurm(Cause::time_limit, "the job's time limit was reached");
+      case JobEnd::deadline:
+        return ended_by_slurm(Cause::time_limit, "the job's deadline was reached");
+      case JobEnd::preempted:
+        return ended_by_slurm(Cause::preempted, "the job was preempted: another job got its nodes");
+      case JobEnd::node_lost:
+        return ended_by_slurm(Cause::node_down, "a node of the job does not answer any more, or could not be started");
+      case JobEnd::cancelled:
+        return ended_by_slurm(Cause::cancelled, "the job was cancelled (scancel, or Ctrl-C in srun)");
+      case JobEnd::requeued:
+        break;
+    }
+    return ended_by_slurm(Cause::cancelled, "the job was put back into the queue");
   }
 
-  [[nodiscard]] static step::EndRecord ended_by_slurm(Cause cause) {
-    const std::string_view what = cause == Cause::time_limit  ? "the time limit was reached"
-                                  : cause == Cause::preempted ? "the job was preempted"
-                                  : cause == Cause::node_down ? "Slurm lost a node"
-                                                              : "the job was cancelled or requeued";
+  [[nodiscard]] static step::EndRecord ended_by_slurm(Cause cause, std::string_view what) {
     return {.cause = cause, .evidence = std::string(what)};
   }
 
   void decide() {
     decided_ = true;
     if (!server_.failure().stands()) return;
-    if (const auto cause = end_by_slurm()) return record(ended_by_slurm(*cause));
+    if (const auto end = end_by_slurm()) return record(*end);
     const bool kills = is_srun() && (step_.kills_on_bad_exit ? *step_.kills_on_bad_exit
                                                              : slurmctld_answers_ && kills_on_bad_exit_by_default());
     record(server_.failure().record({!ended_, kills, is_srun()}));
@@ -274,7 +285,7 @@ class ServerThread {
       return;
     }
     if (!has_files && !lacks_nodes) return;
-    if (const auto cause = has_files ? end_by_slurm() : std::nullopt) return write(ended_by_slurm(*cause));
+    if (const auto end = has_files ? end_by_slurm() : std::nullopt) return write(*end);
     const step::EndRecord good =
         lacks_nodes ? missing_plugin(roll_->verdict_at_end()) : step::EndRecord{.cause = Cause::done};
     const step::EndRecord bad = {.cause = lacks_nodes ? Cause::launch_failed : Cause::unknown,

@@ -238,8 +238,8 @@ void name_job(Description& description, std::uint32_t job_id) {
 }
 
 /// What ends the steps of a job in this state; nullopt: nothing but its tasks themselves.
-std::optional<step::EndRecord::Cause> cause_of_state(std::uint32_t job_state) noexcept {
-  using enum step::EndRecord::Cause;
+std::optional<JobEnd> end_of_state(std::uint32_t job_state) noexcept {
+  using enum JobEnd;
   switch (job_state & JOB_STATE_BASE) {
     case JOB_RUNNING:
     case JOB_SUSPENDED:
@@ -248,15 +248,18 @@ std::optional<step::EndRecord::Cause> cause_of_state(std::uint32_t job_state) no
     case JOB_OOM:
       return std::nullopt;
     case JOB_TIMEOUT:
-    case JOB_DEADLINE:
       return time_limit;
+    case JOB_DEADLINE:
+      return deadline;
     case JOB_PREEMPTED:
       return preempted;
     case JOB_NODE_FAIL:
     case JOB_BOOT_FAIL:
-      return node_down;
-    default:
+      return node_lost;
+    case JOB_CANCELLED:
       return cancelled;
+    default:
+      return requeued;
   }
 }
 
@@ -390,12 +393,15 @@ Result<void> signal_step(std::uint32_t job_id, std::uint32_t step_id, int signal
 
 Result<void> end_step(std::uint32_t job_id, std::uint32_t step_id) { return signal_step(job_id, step_id, SIGKILL); }
 
-std::optional<step::EndRecord::Cause> end_of_job(std::uint32_t job_id) {
+std::optional<JobEnd> end_of_job(std::uint32_t job_id) {
   auto* const load = find_function<decltype(::slurm_load_job)>("slurm_load_job");
   Owned<job_info_msg_t> jobs("slurm_free_job_info_msg");
   if (load == nullptr || load_job(load, jobs.out(), job_id) != SLURM_SUCCESS) return std::nullopt;
   const auto* const job = record_of(*jobs.get(), job_id);
-  return job != nullptr ? cause_of_state(job->job_state) : std::nullopt;
+  if (job == nullptr) return std::nullopt;
+  const auto end = end_of_state(job->job_state);
+  // Of a job that goes back into the queue the state does not tell that another job took its nodes.
+  return end == JobEnd::requeued && job->preempt_time != 0 ? JobEnd::preempted : end;
 }
 
 Result<std::string> comment_of_job(std::uint32_t job_id) {

@@ -65,9 +65,10 @@ struct HeterogeneousLayout {
 /// KillWait of slurm.conf: the time between a polite signal and SIGKILL. 30 s where it cannot be asked for.
 [[nodiscard]] std::chrono::seconds kill_wait();
 
-/// What ended a job, if something other than its tasks did: it was cancelled or requeued, ran into its time limit, lost
-/// its resources. nullopt also if slurmctld does not answer. One remote call.
-[[nodiscard]] std::optional<step::EndRecord::Cause> end_of_job(std::uint32_t job_id);
+enum class JobEnd : std::uint8_t { time_limit, deadline, preempted, node_lost, cancelled, requeued };
+
+/// What ended a job, if something other than its tasks did. nullopt also if slurmctld does not answer. One remote call.
+[[nodiscard]] std::optional<JobEnd> end_of_job(std::uint32_t job_id);
 
 /// A job's comment, which may be empty. One remote call. Errors: unavailable.
 [[nodiscard]] Result<std::string> comment_of_job(std::uint32_t job_id);

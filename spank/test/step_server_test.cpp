@@ -75,8 +75,8 @@ void tell_step(std::string_view sentence) noexcept {
 }
 void tell_user(std::string_view sentence) noexcept { tell_step(sentence); }
 void log_for_administrator(std::string_view /*sentence*/) noexcept {}
-std::optional<step::EndRecord::Cause> end_of_job(std::uint32_t job_id) {
-  return job_id == 2 ? std::optional(step::EndRecord::Cause::cancelled) : std::nullopt;
+std::optional<JobEnd> end_of_job(std::uint32_t job_id) {
+  return job_id == 2 ? std::optional(JobEnd::cancelled) : std::nullopt;
 }
 StepLimit limit_of_step(std::uint32_t /*job_id*/, std::uint32_t /*step_id*/) { return {}; }
 bool kills_on_bad_exit_by_default() { return false; }
@@ -148,7 +148,7 @@ TEST(StandIn, SaysTheFirstFailureWhenItsNodeHasEnded) {
   EXPECT_TRUE(lines()[0].starts_with("first failure: rank 2 (local 0) on node2: exit status 7")) << lines()[0];
 }
 
-TEST(StandIn, IsSilentAboutAJobThatSlurmEnded) {
+TEST(StandIn, SaysThatSlurmEndedTheJobAndBlamesNoRank) {
   lines().clear();
   {
     auto own = open_stand_in();
@@ -158,7 +158,7 @@ TEST(StandIn, IsSilentAboutAJobThatSlurmEnded) {
     (*own)->serve(cancelled);
     send_report(link_here(), failed(2));
   }
-  EXPECT_TRUE(lines().empty());
+  EXPECT_EQ(lines(), std::vector<std::string>{"ended by Slurm: the job was cancelled (scancel, or Ctrl-C in srun)"});
 }
 
 TEST(StandIn, EndsUnderAFloodOfItsOwnUsers) {

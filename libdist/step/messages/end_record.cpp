@@ -151,7 +151,11 @@ std::string EndRecord::sentence() const {
       return concat({"refused: ", evidence});
     case Cause::node_unhealthy:
     case Cause::link:
-    case Cause::cancelled:  // of a single step
+    case Cause::cancelled:
+    case Cause::time_limit:
+    case Cause::preempted:
+    case Cause::node_down:
+      if (!rank && !evidence.empty()) return concat({"ended by Slurm: ", evidence});
       return rank ? concat({"first failure: ", evidence}) : std::string();
     default:
       return {};

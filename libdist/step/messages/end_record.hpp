@@ -50,7 +50,7 @@ struct EndRecord {
   /// nullopt for a line, with its newline or without, that to_line() cannot have written.
   [[nodiscard]] static std::optional<EndRecord> parse(std::string_view line);
 
-  /// What the user reads, without "aml-dist: "; empty for a step that ended well, or that Slurm ended.
+  /// What the user reads, without "aml-dist: "; empty for a step that ended well.
   [[nodiscard]] std::string sentence() const;
   /// How a shell would say the end: the exit status, or 128 + signal.
   [[nodiscard]] int shell_status() const;

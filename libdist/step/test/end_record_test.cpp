@@ -77,7 +77,10 @@ TEST(EndRecord, SaysToTheUserWhatNobodyElseSays) {
   EXPECT_EQ(sentence(hang, 1), "hang: x");
   EXPECT_EQ(sentence(plugin_missing), "x");
   EXPECT_EQ(sentence(refused), "refused: x");
-  for (const auto cause : {done, time_limit, preempted, cancelled, node_down, unknown}) EXPECT_EQ(sentence(cause), "");
+  for (const auto cause : {out_of_memory, node_unhealthy, link}) EXPECT_EQ(sentence(cause, 1), "first failure: x");
+  for (const auto cause : {time_limit, preempted, cancelled, node_down})
+    EXPECT_EQ(sentence(cause), "ended by Slurm: x");
+  for (const auto cause : {done, unknown}) EXPECT_EQ(sentence(cause), "");
 }
 
 TEST(EndRecord, HasAShellsStatus) {

@@ -217,7 +217,8 @@ static bool is_report_of(const char* line, const struct node* node, uint32_t ind
       text_format(ADDRESS_OF_SRUN ":%ld aml-dist;1;%s;%s;%u;%u;%d;", strtol(strstr(channel, "port=") + 5, NULL, 10),
                   strstr(channel, "token=") + 6, refused ? "refused" : "failed", refused ? 0 : rank,
                   refused ? 0 : local, node->task[local].wait_status);
-  char* const end = text_format(";n%u\n", index + 1);
+  char* const end = text_format(";n%u", index + 1);
+  static const char killed[] = ";;killed;SIGKILL came from outside and not for want of memory"; /* where it is known */
   static const char nameless[] = ";unknown\n"; /* where Slurm did not give the node's name */
   const char* rest = line + strlen(start);
   bool same = strncmp(line, start, strlen(start)) == 0;
@@ -225,7 +226,11 @@ static bool is_report_of(const char* line, const struct node* node, uint32_t ind
   same = same && digits > 0 && digits < 6;
   const bool nameless_here =
       same && refused && journal->faults > 0 && strncmp(rest + digits, nameless, strlen(nameless)) == 0;
-  same = same && (nameless_here || strncmp(rest + digits, end, strlen(end)) == 0);
+  if (same && !nameless_here) {
+    same = strncmp(rest + digits, end, strlen(end)) == 0;
+    rest += digits + strlen(end);
+    same = same && (*rest == '\n' || strncmp(rest, killed, strlen(killed)) == 0);
+  }
   free(start);
   free(end);
   return same;

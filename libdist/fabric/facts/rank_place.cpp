@@ -1,0 +1,120 @@
+#include "fabric/facts/rank_place.hpp"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "base/os/whole_file.hpp"
+#include "base/text/text.hpp"
+#include "fabric/facts/attribute.hpp"
+
+namespace amldist::fabric {
+namespace {
+
+constexpr std::size_t most_processors = 8192;
+constexpr std::uint32_t most_numa_nodes = 64;
+
+/// Calls `take` for each number of "0-3,8"; stops at what is not such a list.
+template <typename Take>
+void for_each_number(std::string_view list, std::uint64_t most, Take take) {
+  for (const std::string_view piece : text::split(list, ',')) {
+    const auto dash = piece.find('-');
+    const auto first = text::to_number(piece.substr(0, dash), most);
+    const auto last = dash == std::string_view::npos ? first : text::to_number(piece.substr(dash + 1), most);
+    if (!first || !last) return;
+    for (auto each = *first; each <= *last; ++each) take(each);
+  }
+}
+
+int numa_node_in(const std::string& folder) {
+  const auto node = text::to_number(text::trim(first_line_of(folder + "/numa_node")), most_numa_nodes - 1);
+  return node ? static_cast<int>(*node) : -1;
+}
+
+struct FreeSet {
+  void operator()(cpu_set_t* set) const noexcept { CPU_FREE(set); }
+};
+
+}  // namespace
+
+std::vector<NumaProcessors> read_numa(const std::string& sys) {
+  std::vector<NumaProcessors> out;
+  std::string problem;
+  const std::string folder = sys + "/devices/system/node";
+  for (const std::string& name : list_folder(folder, 2 * std::size_t{most_numa_nodes}, &problem)) {
+    const auto number =
+        text::to_number(name.starts_with("node") ? std::string_view(name).substr(4) : "", most_numa_nodes - 1);
+    if (!number) continue;
+    NumaProcessors node{static_cast<std::uint32_t>(*number), std::vector<bool>(most_processors)};
+    for_each_number(first_line_of(text::concat({folder, "/", name, "/cpulist"})), most_processors - 1,
+                    [&](std::uint64_t processor) { node.processors[processor] = true; });
+    out.push_back(std::move(node));
+  }
+  return out;
+}
+
+DevicePlaces read_device_places(std::span<const NumberedGpu> gpus, const std::string& sys) {
+  constexpr std::size_t most_ports = 64;
+  DevicePlaces out;
+  for (const NumberedGpu& gpu : gpus)
+    out.gpus.emplace_back(gpu.number, numa_node_in(text::concat({sys, "/bus/pci/devices/", gpu.address})));
+  std::string problem;
+  const std::string ports = sys + "/class/infiniband";
+  for (const std::string& name : list_folder(ports, most_ports, &problem))
+    out.ports.emplace_back(name, numa_node_in(text::concat({ports, "/", name, "/device"})));
+  return out;
+}
+
+NumaNodes own_numa_nodes(std::span<const NumaProcessors> numa) {
+  const std::unique_ptr<cpu_set_t, FreeSet> set(CPU_ALLOC(most_processors));
+  const std::size_t size = CPU_ALLOC_SIZE(most_processors);
+  if (!set || ::sched_getaffinity(0, size, set.get()) != 0) return 0;
+  NumaNodes nodes = 0;
+  for (const NumaProcessors& each : numa) {
+    for (std::size_t i = 0; i < each.processors.size(); ++i)
+      if (each.processors[i] && CPU_ISSET_S(i, size, set.get())) nodes |= NumaNodes{1} << each.node;
+  }
+  return nodes;
+}
+
+NumaNodes memory_nodes(std::string_view status) {
+  constexpr std::string_view name = "Mems_allowed_list:";
+  NumaNodes nodes = 0;
+  for (const std::string_view line : text::split(status, '\n')) {
+    if (!line.starts_with(name)) continue;
+    for_each_number(text::trim(line.substr(name.size())), most_numa_nodes - 1,
+                    [&](std::uint64_t node) { nodes |= NumaNodes{1} << node; });
+  }
+  return nodes;
+}
+
+std::optional<std::uint32_t> gpu_of_rank(std::string_view visible, std::uint32_t local_rank,
+                                         std::span<const std::uint32_t> accessible, std::span<const NumberedGpu> gpus) {
+  const auto entries = text::split(visible, ',');
+  const std::size_t place = entries.size() == 1 ? 0 : local_rank;
+  if (place >= entries.size()) return std::nullopt;
+  const std::string_view entry = text::trim(entries[place]);
+  if (entry.starts_with("GPU-")) {
+    const auto found = std::ranges::find_if(gpus, [&](const NumberedGpu& gpu) { return gpu.uuid.starts_with(entry); });
+    return found != gpus.end() ? std::optional(found->number) : std::nullopt;
+  }
+  constexpr std::uint64_t largest = 1023;
+  const auto number = text::to_number(entry, largest);
+  if (!number) return std::nullopt;
+  if (accessible.empty()) return gpus.empty() ? std::optional(static_cast<std::uint32_t>(*number)) : std::nullopt;
+  return *number < accessible.size() ? std::optional(accessible[*number]) : std::nullopt;
+}
+
+std::vector<std::uint32_t> accessible_gpus(std::span<const NumberedGpu> gpus, const std::string& dev) {
+  std::vector<std::uint32_t> out;
+  for (const NumberedGpu& gpu : gpus) {
+    // The kernel asks the cgroup also here.
+    if (::access(text::concat({dev, "/nvidia", std::to_string(gpu.number)}).c_str(), R_OK | W_OK) == 0)
+      out.push_back(gpu.number);
+  }
+  return out;
+}
+
+}  // namespace amldist::fabric
