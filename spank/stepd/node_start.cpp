@@ -262,6 +262,9 @@ NodeStart read_plan_apply(const StepRequest& request, const Handle& handle) {
   start.resources = std::move(*resources);
   const auto tasks = handle.number(S_JOB_LOCAL_TASK_COUNT, "S_JOB_LOCAL_TASK_COUNT");
   if (tasks) start.tasks = AllTaskFacts::make(*tasks);
+  const bool judges_places =
+      spec->launch != launch::Launch::per_node && !plan->ranks.empty() && plan->ranks.front() == 0;
+  if (judges_places) start.tasks.devices = read_devices();
   plan->step.rendezvous.address = std::move(*address);
   if (!start.has_srun && spec->verbose) {
     plan->notes.push_back(placement_line(*spec, plan->step.placement, plan->step.rendezvous.address));

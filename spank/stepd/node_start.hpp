@@ -45,7 +45,7 @@ struct NodeStart {
   std::optional<step::SrunLink> srun = {};           ///< the way to who answers for the step; nullopt: nobody does
   bool has_srun = true;                              ///< false: it had ended before the step, and a stand-in answers
   std::chrono::steady_clock::time_point begin = {};  ///< when the step came to this node
-  AllTaskFacts tasks = {};                           ///< by their local numbers in this slurmstepd
+  AllTaskFacts tasks = {};                           ///< what each task tells of itself
   SharedAtomic<bool> task_refused;  ///< a task did not get its environment, and must not start. Shared with the tasks
 
   /// nullptr where the tasks get no environment.

@@ -5,8 +5,13 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/os/shared_array.hpp"
+#include "base/os/shared_atomic.hpp"
+#include "base/text/environment.hpp"
+#include "fabric/facts/rank_place.hpp"
 #include "step/cause/memory_group.hpp"
 
 namespace amldist::spank {
@@ -16,12 +21,33 @@ struct TaskFacts {
   std::atomic<bool> is_complete = false;
   bool is_version_1 = false;
   std::array<char, step::longest_group + 1> group = {};
+  fabric::RankPlace place = {};
 };
 
-using AllTaskFacts = SharedArray<TaskFacts>;
+/// What slurmstepd reads about its node for them, before it forks them.
+struct NodeDevices {
+  std::vector<fabric::NumaProcessors> numa = {};
+  std::vector<fabric::NumberedGpu> gpus = {};
+  fabric::DevicePlaces places = {};
+};
+[[nodiscard]] NodeDevices read_devices();
 
-/// In the task, in its own cgroup.
-void note_task(TaskFacts& facts);
+/// Of all tasks of a node, by their local numbers in this slurmstepd.
+struct AllTaskFacts {
+  SharedArray<TaskFacts> tasks = {};
+  SharedAtomic<std::uint32_t> complete = {};  ///< tasks that have told
+  NodeDevices devices = {};                   ///< only on rank 0's node
+
+  [[nodiscard]] static AllTaskFacts make(std::uint32_t tasks);
+};
+
+/// In the task, in its own cgroup and on its own processors. Returns whether it is the last of them.
+[[nodiscard]] bool note_task(const AllTaskFacts& all, std::uint32_t local, std::uint32_t rank, std::uint32_t local_rank,
+                             const EnvironmentReader& environment);
+
+/// By the last task of rank 0's node: the lines for the user about where the ranks are.
+[[nodiscard]] std::vector<std::string> lines_about_places(const AllTaskFacts& all, const std::string& host,
+                                                          bool verbose);
 
 /// The cgroup in which the kernel counts the task's memory; nullopt: it has not told.
 [[nodiscard]] std::optional<step::MemoryGroup> memory_group_of(const TaskFacts* facts);

@@ -103,6 +103,15 @@ void tell_notes(const NodeStart& node, const Handle& handle) {
   if (const auto note = unwatched_note(plan, node.has_srun && node.srun.has_value())) tell_step(*note);
 }
 
+/// The last task of rank 0's node to come here says what does not belong together.
+void tell_places(const NodeStart& node, const Handle& handle, std::uint32_t rank) {
+  const launch::StepPlan& step = node.plan()->step;
+  const auto local = handle.number(S_TASK_ID, "S_TASK_ID");
+  const std::uint32_t local_rank = step.placement.map.local_rank_of(rank);
+  if (!local || !note_task(node.tasks, *local, rank, local_rank, handle.environment())) return;
+  for (const std::string& line : lines_about_places(node.tasks, node.plan()->host, step.spec.verbose)) tell_step(line);
+}
+
 Result<void> prepare_task(const NodeStart& node, const Handle& handle) {
   if (const auto* const error = std::get_if<Error>(&node.outcome)) return *error;
   const NodePlan* const plan = node.plan();
@@ -110,8 +119,7 @@ Result<void> prepare_task(const NodeStart& node, const Handle& handle) {
   const auto rank = rank_of_task(*plan, handle);
   if (!rank) return rank.error();
   if (*rank == 0) tell_notes(node, handle);
-  const auto local = handle.number(S_TASK_ID, "S_TASK_ID");
-  if (auto* const facts = local ? node.tasks.at(*local) : nullptr) note_task(*facts);
+  tell_places(node, handle, *rank);
   if (!plan->no_stand_in.empty() && *rank == plan->ranks.front()) tell_step(plan->no_stand_in);
   if (auto written = write_environment(node, handle, *rank); !written) return written;
   if (node.gate) {

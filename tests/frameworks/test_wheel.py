@@ -78,7 +78,7 @@ def test_types_are_declared_and_right(tmp_path):
 def test_one_file_for_every_python(wheel):
     assert wheel.name.startswith("amldist-") and "-py3-none-manylinux_2_" in wheel.name, wheel.name
     names = zipfile.ZipFile(wheel).namelist()
-    assert "amldist/libamldist.so.0" in names and "amldist/py.typed" in names and "amldist/torch/__init__.py" in names and "amldist_trace/__init__.py" in names
+    assert "amldist/libamldist.so.0" in names and "amldist/py.typed" in names and "amldist/torch/__init__.py" in names and "amldist_trace/__init__.py" in names and "amldist_errors.pth" in names
     libraries = [name for name in names if ".so" in name]
     assert all(name.rpartition("/")[2].startswith(("libamldist", "libsodium")) for name in libraries), libraries
     assert wheel.stat().st_size < 4_000_000

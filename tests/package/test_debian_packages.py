@@ -59,6 +59,7 @@ def test_one_package_for_each_purpose(packages, plugin):
     ("libamldist0", ["/usr/lib/libamldist.so.0"]),
     ("python3-amldist", ["/usr/lib/python3/dist-packages/amldist/__init__.py", "/usr/lib/python3/dist-packages/amldist/torch/_backend.py",
                          "/usr/lib/python3/dist-packages/amldist_trace/__init__.py",
+                         "/usr/lib/python3/dist-packages/amldist_errors/__init__.py", "/usr/lib/python3/dist-packages/amldist_errors.pth",
                          f"/usr/lib/python3/dist-packages/amldist-{VERSION}.dist-info/entry_points.txt"]),
     ("libamldist-mpi", ["/usr/lib/aml-dist/libamldist_mpi.so"]),
     ("libamldist-dev", ["/usr/include/amldist/amldist.h", "/usr/lib/libamldist.so", "/usr/lib/pkgconfig/amldist.pc",

@@ -91,8 +91,11 @@ node_lines() {
 }
 
 write_cgroup_conf() {
-    # Nothing here uses cgroups. Older releases cannot switch them off; this setting needs the least.
-    if at_least 23.11; then echo 'CgroupPlugin=disabled'; else echo 'CgroupPlugin=cgroup/v1'; fi >"$STATE/slurm/cgroup.conf"
+    # Without --conf TaskPlugin=task/cgroup nothing here uses cgroups. Older releases cannot switch them off; this setting needs the
+    # least. Newer ones have no task/cgroup for version 1.
+    if extra_lines TaskPlugin | grep -q task/cgroup; then printf 'CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nConstrainRAMSpace=yes\n'
+    elif at_least 23.11; then echo 'CgroupPlugin=disabled'; else echo 'CgroupPlugin=cgroup/v1'
+    fi >"$STATE/slurm/cgroup.conf"
 }
 
 # By default mpi/pmix uses a tree for fences without data, which does not connect the nodes if a step has fewer than

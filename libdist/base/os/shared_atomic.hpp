@@ -41,6 +41,9 @@ class SharedAtomic {
   /// Stores a value and returns the previous one.
   [[nodiscard]] T exchange(T value) const noexcept { return value_ != nullptr ? value_->exchange(value) : T{}; }
 
+  /// Adds to a number and returns the previous one.
+  [[nodiscard]] T add(T number) const noexcept { return value_ != nullptr ? value_->fetch_add(number) : T{}; }
+
  private:
   static_assert(std::atomic<T>::is_always_lock_free, "a lock would not be shared between processes");
   std::atomic<T>* value_ = nullptr;

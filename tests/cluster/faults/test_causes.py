@@ -1,0 +1,172 @@
+"""The first failure says why: memory, the exception, limits, the node, or Slurm itself."""
+
+import json
+import time
+
+import causes
+import pytest
+from causes import CAUSES
+from cluster import Cluster
+from conftest import NAME, PLUGIN, RELEASE
+from test_batch import script
+from test_faults import Background, wait_until
+
+NODE = "node2"
+
+
+@pytest.fixture(scope="module")
+def site():
+    """A cluster that limits memory."""
+    if RELEASE:
+        pytest.skip("Slurm 24.11 and later have no task/cgroup of version 1, and this machine has no other")
+    cluster = Cluster(f"{NAME}-why"[-16:].lstrip("-"), 2)
+    started = cluster.devcluster("start", "--nodes", "2", "--restart", "--gres", "gpu:4", "--plugin", PLUGIN, "--plugin-args", "job_comment=on",
+                                 *causes.ARGUMENTS)
+    assert started.status == 0, str(started)
+    for node in ("node1", "node2"):
+        made = cluster.run(causes.SMALL, on=node)
+        assert made.status == 0, str(made)
+    yield cluster
+    assert cluster.devcluster("stop").status == 0
+
+
+def record_of(folder, name: str) -> dict:
+    (line,) = (folder / f"{name}.json").read_text().splitlines()
+    return json.loads(line)
+
+
+@pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.name)
+@pytest.mark.parametrize("rank", [1, 2])
+def test_why_a_rank_ended(site, workdir, cause, rank):
+    causes.prepare(workdir)
+    done = site.run(f"export TORCHELASTIC_ERROR_FILE={workdir}/elastic.json; {cause.command(workdir, rank)}; rm -f {workdir}/elastic.json", "alice", timeout=60)
+    for node in ("node1", "node2"):
+        site.run("rm -f /dev/shm/full /tmp/full/file", on=node)
+    assert not cause.wrong(rank, done.err), cause.wrong(rank, done.err)
+    record = record_of(workdir, cause.name)
+    assert (record["cause"], record["rank"], record["nodes_blamed"]) == (cause.cause, rank, []), record
+    assert f"first failure: {record['evidence']}\n" in done.err
+    left = "".join(site.run("ls /dev/shm/aml-dist-20001 2>/dev/null", on=node).out for node in ("node1", "node2"))
+    assert left == "", "what the ranks left is removed"
+
+
+@pytest.mark.parametrize("line, said, cause", [
+    ("mlx5_core 0000:01:00.0 ib0: Link down", "that port ib0 (mlx5_core 0000:01:00.0) went down in that second: see 'aml-dist check' on node2", "link"),
+    ("EXT4-fs (sda1): Remounting filesystem read-only", "that the file system on sda1 turned read-only in that second: drain node2", "node_unhealthy"),
+    ("EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0", "an uncorrectable error of the node's memory (ECC) in that second: drain node2",
+     "node_unhealthy"),
+    ("NVRM: Xid (PCI:0000:5e:00): 79, pid=1, name=x, GPU has fallen off the bus.", "", "rank_signal"),  # not this step's GPU
+])
+def test_the_kernel_reports_about_the_node(site, workdir, line, said, cause):
+    """A recorded log, in the place of the node's own: no program can write into that as the kernel."""
+    log, record = workdir / "kmsg", workdir / "end.json"
+    log.write_text("4,1,1,-;before\n")
+    assert site.run(f"mount --bind {log} /dev/kmsg", on=NODE).status == 0
+    try:
+        failing = workdir / "failing"
+        failing.write_text(f"#!/bin/bash\n[ $RANK = 1 ] || exec sleep 20\nsleep 1\n"
+                           f"now=$(/usr/bin/python3 -c 'import time; print(int(time.clock_gettime(time.CLOCK_MONOTONIC) * 1e6))')\n"
+                           f"echo \"4,2,$now,-;{line}\" >>{log}\nkill -ABRT $$\n")
+        failing.chmod(0o755)
+        done = site.run(f"AMLDIST_END_RECORD={record} srun -K -N2 -n2 --aml-dist=pytorch {failing}")
+    finally:
+        site.run("umount /dev/kmsg", on=NODE)
+    (told,) = done.own_lines()
+    assert f"first failure: rank 1 (local 0) on {NODE}: signal 6 (SIGABRT)" in told and ("the kernel reports" in told) == bool(said), str(done)
+    assert not said or told.endswith(f"; the kernel reports {said}"), told
+    end = json.loads(record.read_text())
+    assert (end["cause"], end["nodes_blamed"]) == (cause, [NODE] if said else []), end
+
+
+@pytest.mark.parametrize("spoil", ["mkfifo {0}", "ln -s /etc/shadow {0}", "mkdir {0}", "head -c 50M /dev/zero >{0}", "printf 'amldist-error 1\\n\\033[2J\\n' >{0}"])
+def test_what_lies_in_the_place_of_the_exception_is_harmless(site, workdir, spoil):
+    folder = "/dev/shm/aml-dist-$(id -u)/$SLURM_JOB_ID.$SLURM_STEP_ID"
+    task = workdir / "task"
+    task.write_text(f"#!/bin/bash\numask 077; mkdir -p {folder}; {spoil.format(folder + '/$SLURM_PROCID.error')} 2>/dev/null\nexit 3\n")
+    task.chmod(0o755)
+    begin = time.monotonic()
+    done = site.run(f"srun -N2 -n2 --aml-dist=pytorch {task}; srun -w node[1-2] -N2 -n2 rm -rf /dev/shm/aml-dist-20001", "alice", timeout=40)
+    (line,) = done.own_lines()
+    assert "exit status 3, " in line and "root:" not in line and time.monotonic() - begin < 20, str(done)
+
+
+def test_a_failure_whose_kernel_log_is_closed(site, workdir):
+    causes.prepare(workdir)
+    assert site.run(f"mkdir -p {workdir}/closed && mount --bind /dev/null /dev/kmsg", on="node1").status == 0
+    try:
+        done = site.run(CAUSES[0].command(workdir, 0), "alice")
+    finally:
+        site.run("umount /dev/kmsg", on="node1")
+    assert "rank 0 (local 0) on node1: out of memory: the step may use 200 MiB on this node and used it, " in done.err, str(done)
+
+
+# ---- ended by Slurm ----
+
+STEP = "srun -N2 -n4 --aml-dist=pytorch bash -c \"echo runs; exec sleep 100\""
+
+
+def comment_of(site, job: str) -> str:
+    return site.run(f"scontrol show job {job} | grep -o ' *Comment=.*'").out
+
+
+@pytest.mark.parametrize("act, said, cause", [
+    ("scancel -n ended", "the job was cancelled (scancel, or Ctrl-C in srun)", "cancelled"),
+    ("scontrol requeue $(squeue -h -n ended -o %A)", "the job was put back into the queue", "cancelled"),
+    ("scontrol update JobId=$(squeue -h -n ended -o %A) TimeLimit=0:01", "the job's time limit was reached", "time_limit"),
+    ("srun -p high --exclusive -N2 -n2 true", "the job was preempted: another job got its nodes", "preempted"),
+])
+def test_slurm_ends_a_job(site, workdir, act, said, cause):
+    path = workdir / "end.json"
+    partition = "low" if "high" in act else "main"
+    job = script(workdir, f"export AMLDIST_END_RECORD={path}", STEP)
+    submitted = site.run(f"sbatch --parsable --requeue -J ended -p {partition} -N2 -n4 --output={workdir}/out --open-mode=append {job}")
+    out = workdir / "out"
+    wait_until(lambda: out.exists() and out.read_text().count("runs") == 4)
+    acted = site.run(act, timeout=150)
+    wait_until(lambda: path.exists() and path.read_text().endswith("\n"), 100)
+    text, end = out.read_text(), json.loads(path.read_text().splitlines()[0])
+    site.run("scancel -n ended; while squeue -h -n ended | grep -q .; do sleep 0.2; done")
+    assert (end["cause"], end["rank"], end["evidence"]) == (cause, None, said), f"{acted}\n{text}"
+    assert "first failure" not in text and f"aml-dist: ended by Slurm: {said}\n" in text, text
+    assert submitted.status == 0 and (f"ended by Slurm: {said}" in comment_of(site, submitted.out.strip()) or cause == "cancelled")
+
+
+def test_a_steps_own_time_limit(site, workdir):
+    done = site.run("srun -N2 -n2 -t 0:01 --aml-dist=pytorch sleep 200", timeout=200)
+    assert done.own_lines() == ["aml-dist: ended by Slurm: the job's time limit was reached"], str(done)
+
+
+def test_kill_on_bad_exit_blames_who_failed(site):
+    done = site.run("srun -K -N2 -n4 --aml-dist=pytorch bash -c '[ $RANK = 3 ] && exit 9; trap \"exit 1\" TERM; sleep 30 & wait'")
+    (line,) = done.own_lines()
+    assert "first failure: rank 3 " in line and "exit status 9" in line, str(done)
+
+
+def test_a_node_that_is_lost(site, workdir):
+    step = Background(site, workdir, "srun -w node[1-2] -N2 -n2 --aml-dist=pytorch sleep 150")
+    wait_until(lambda: "node[1-2]" in site.run("squeue -h -t R -o %N").out)
+    assert site.devcluster("break", NODE, "down").status == 0
+    try:
+        site.run(f"scontrol update NodeName={NODE} State=DOWN Reason=test")
+        text = step.wait(90)
+    finally:
+        assert site.devcluster("heal", "all").status == 0
+        site.run(f"scontrol update NodeName={NODE} State=RESUME")
+    assert "first failure" not in text and "status 0" not in text, text
+
+
+# ---- places ----
+
+@pytest.mark.parametrize("binding, said", [
+    ("map_gpu:0,0,1,1", "2 tasks on node1 use the same GPU, number 0 (ranks 0, 1): give each its own, with --gpus-per-task=1 or another --gpu-bind"),
+    ("map_gpu:0,1,2,3", None),
+])
+def test_two_tasks_on_one_gpu(site, binding, said):
+    done = site.run(f"srun -w node[1-2] -N2 --ntasks-per-node=4 --gres=gpu:4 --gpu-bind={binding} --aml-dist=pytorch true")
+    lines = [line for line in done.own_lines() if "each task sees" not in line]
+    assert lines == ([f"aml-dist: {said}"] if said else []), str(done)
+
+
+def test_verbose_has_a_line_for_each_rank(site):
+    done = site.run("srun -N1 -n2 --aml-dist=pytorch,verbose true")
+    assert sum("processors on NUMA" in line for line in done.own_lines()) == 2, str(done)
