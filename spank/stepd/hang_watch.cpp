@@ -127,7 +127,7 @@ class WatchThread {
   WatchThread(WatchedNode node, int stop) : node_(std::move(node)), stop_(stop), srun_(node_.srun) {}
 
   void run() {
-    while (srun_ && !stopped_within(pause_)) {
+    while (srun_ && !stopped_within(pause())) {
       const auto wait = ask([this] { return longest_wait(node_); });
       if (!wait || !text::to_number(*wait, 1ULL << 50)) continue;
       if (!stand_in_) find_stand_in();
@@ -176,7 +176,17 @@ class WatchThread {
   /// Nothing once slurmstepd ends: it waits for this thread, and many questions may be left.
   [[nodiscard]] std::optional<std::string> ask(const std::function<std::string()>& question) {
     if (stopped_within(milliseconds(0))) return std::nullopt;
-    return answer_as_user(node_.rights, question, reading_timeout);
+    auto answer = answer_as_user(node_.rights, question, reading_timeout);
+    unanswered_ = answer ? 0 : unanswered_ + 1;
+    return answer;
+  }
+
+  /// Until the next look. On a file system that never answers, each look costs a process that may stay behind, so the
+  /// pause doubles with each that had to be killed.
+  [[nodiscard]] milliseconds pause() const {
+    constexpr int most_doublings = 8;
+    constexpr milliseconds longest{300'000};
+    return unanswered_ == 0 ? pause_ : std::min(idle_pause() * (1 << std::min(unanswered_, most_doublings)), longest);
   }
 
   /// srun's reply, or nothing within a second or once slurmstepd ends.
@@ -246,6 +256,7 @@ class WatchThread {
   milliseconds pause_ = idle_pause();
   Clock::time_point shares_sent_ = Clock::now();
   std::optional<step::NodeSocket> stand_in_;
+  int unanswered_ = 0;  ///< questions to the user's files, one after the other
   int silences_ = 0;    ///< without an answer, one after the other
   bool srun_has_gone_ = false;
 };
