@@ -12,7 +12,7 @@ MessageServer::MessageServer(Step step) : step_(std::move(step)), failure_(step_
 std::optional<std::string> MessageServer::take(std::string_view datagram, Clock::time_point now) {
   if (const auto report = step::FailureReport::parse(datagram, step_.token)) {
     failure_.take(*report);
-    return std::string();
+    return to_datagram(step::MessageType::heard, step_.token);
   }
   if (auto heard = take_end(datagram, now)) return heard;
   if (const auto address = parse_text(step::Subject::address, datagram, step_.token);

@@ -31,7 +31,7 @@ class MessageServer {
 
   explicit MessageServer(Step step);
 
-  /// The reply to a message: empty for a report, which gets no reply; nullopt for a message that is not for this step.
+  /// The reply to a message; nullopt for a message that is not for this step.
   [[nodiscard]] std::optional<std::string> take(std::string_view datagram, Clock::time_point now);
 
   [[nodiscard]] const step::FirstFailure& failure() const noexcept { return failure_; }

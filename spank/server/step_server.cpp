@@ -14,7 +14,7 @@
 #include <cstring>
 #include <exception>
 #include <iterator>
-#include <set>
+#include <map>
 
 #include "base/net/ipv4.hpp"
 #include "base/text/text.hpp"
@@ -30,6 +30,7 @@
 #include "step/messages/end_record.hpp"
 #include "step/messages/srun_link.hpp"
 #include "step/server/hang_detector.hpp"
+#include "step/server/inbox.hpp"
 #include "step/server/roll_call.hpp"
 
 namespace amldist::spank {
@@ -42,7 +43,9 @@ using text::concat;
 /// From the first report to the line: time for the reports of tasks that died with it, and for the job's state.
 constexpr seconds settling{1};
 /// States and stacks of ranks are longer than other messages.
-constexpr std::size_t longest_message = 4096;
+constexpr std::size_t longest_message = 4096 + step::seal_bytes;
+/// What the kernel keeps, as far as it lets a user have it, until the thread comes to read it: strangers fill it, too.
+constexpr int kept_bytes = 4 << 20;
 /// Time limits are whole minutes: a shorter step needs no request to slurmctld.
 constexpr seconds before_any_limit{50};
 /// Of notices, in root's process.
@@ -61,13 +64,23 @@ MessageServer messages_of(const ServedStep& step, std::uint64_t token) {
   return MessageServer(std::move(served));
 }
 
+std::uint32_t node_count(const ServedStep& step) {
+  std::uint32_t nodes = 0;
+  for (const ServedNodes& part : step.hosts) nodes += static_cast<std::uint32_t>(part.names.size());
+  return nodes;
+}
+
 using Cause = step::EndRecord::Cause;
 
 /// The thread's work, with everything it owns.
 class ServerThread {
  public:
-  ServerThread(int socket, std::uint64_t token, ServedStep step)
-      : socket_(socket), token_(token), step_(std::move(step)), server_(messages_of(step_, token)) {
+  ServerThread(int socket, const step::Token& token, ServedStep step)
+      : socket_(socket),
+        token_(token),
+        step_(std::move(step)),
+        server_(messages_of(step_, token)),
+        inbox_(token, step_.nodes != 0 ? step_.nodes : node_count(step_)) {
     if (step_.trace.hang != 0) hang_.emplace(step_.trace.hang, step_.tasks);
   }
 
@@ -87,6 +100,7 @@ class ServerThread {
       if (first_at_ && !decided_ && ((ended_ && is_srun()) || settled())) decide();
     }
     if (!is_recorded_) record_quiet_end();
+    tell_dropped();
   }
 
  private:
@@ -103,6 +117,15 @@ class ServerThread {
   void tell(const std::string& line) const {
     if (is_srun()) return tell_user(line);
     tell_step(line);  // an srun that was only stopped prints it
+  }
+
+  /// Once, at the end.
+  void tell_dropped() const {
+    const std::string step = concat({std::to_string(step_.job_id), ".", std::to_string(step_.step_id)});
+    const std::string dropped = inbox_.dropped(concat({"the port of step ", step}));
+    if (dropped.empty()) return;
+    if (!is_srun()) log_for_administrator(dropped);
+    else if (step_.verbose) tell_user(dropped);
   }
 
   /// What `work` returns, done with the user's rights; empty if it took too long.
@@ -152,18 +175,18 @@ class ServerThread {
   }
 
   void tell_waiting(step::MessageType answer) {
-    for (const auto& [address, port] : waiting_) {
+    for (const auto& [place, stamp] : waiting_) {
       sockaddr_in node = {};
       node.sin_family = AF_INET;
-      node.sin_addr.s_addr = address;
-      node.sin_port = port;
-      reply(to_datagram(answer, token_), node);
+      node.sin_addr.s_addr = place.first;
+      node.sin_port = place.second;
+      reply(to_datagram(answer, token_), stamp, node);
     }
     waiting_.clear();
   }
 
   /// What a node that reports itself is told.
-  step::MessageType take_node(std::string_view host, const sockaddr_in& sender) {
+  step::MessageType take_node(std::string_view host, const step::Stamp& stamp, const sockaddr_in& sender) {
     static_cast<void>(roll_->take(host, Clock::now()));
     if (is_bare_ || server_.failure().is_refused()) return step::MessageType::refuse_step;
     if (roll_->is_complete()) {
@@ -171,7 +194,8 @@ class ServerThread {
       tell_waiting(step::MessageType::start);
       return step::MessageType::start;
     }
-    if (waiting_.size() < most_waiting_) waiting_.emplace(sender.sin_addr.s_addr, sender.sin_port);
+    const std::pair place{sender.sin_addr.s_addr, sender.sin_port};
+    if (waiting_.size() < most_waiting_ || waiting_.contains(place)) waiting_[place] = stamp;
     return step::MessageType::not_yet;
   }
 
@@ -356,27 +380,33 @@ class ServerThread {
       const ssize_t got = ::recvfrom(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT,
                                      reinterpret_cast<sockaddr*>(&sender), &length);
       if (got < 0) return;
-      const std::string answer = take({datagram.data(), static_cast<std::size_t>(got)}, sender);
+      const auto letter = inbox_.take({datagram.data(), static_cast<std::size_t>(got)}, Clock::now());
+      const std::string answer = letter ? take(*letter, sender) : std::string();
       if (answer.empty()) continue;
       last_question_ = Clock::now();
-      reply(answer, sender);
+      reply(answer, letter->stamp, sender);
     }
   }
 
-  void reply(const std::string& datagram, const sockaddr_in& to) const {
+  void reply(std::string_view message, const step::Stamp& stamp, const sockaddr_in& to) const {
+    const std::string datagram = seal(token_, step::Direction::to_node, stamp, message);
     static_cast<void>(::sendto(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
                                reinterpret_cast<const sockaddr*>(&to), sizeof to));
   }
 
   /// The reply to a message; empty: none.
-  std::string take(std::string_view datagram, const sockaddr_in& sender) {
-    if (auto answer = server_.take(datagram, Clock::now())) return std::move(*answer);
-    if (const auto host = parse_text(step::Subject::here, datagram, token_))
-      return to_datagram(take_node(*host, sender), token_);
+  std::string take(const step::Inbox::Letter& letter, const sockaddr_in& sender) {
+    if (auto answer = server_.take(letter.message, Clock::now())) return std::move(*answer);
+    if (const auto host = parse_text(step::Subject::here, letter.message, token_))
+      return to_datagram(take_node(*host, letter.stamp, sender), token_);
     if (!hang_) return {};
-    if (const auto taken = hang_->take(datagram, token_, Clock::now())) return *taken;
-    if (const auto taken = take_stand_in(datagram, sender)) return *taken;
-    const bool asks = step::parse_message_type(datagram, token_) == step::MessageType::which_stand_in;
+    if (letter.is_late) {
+      inbox_.count_late();
+      return {};
+    }
+    if (const auto taken = hang_->take(letter.message, token_, Clock::now())) return *taken;
+    if (const auto taken = take_stand_in(letter.message, sender)) return *taken;
+    const bool asks = step::parse_message_type(letter.message, token_) == step::MessageType::which_stand_in;
     if (!asks) return {};
     return stand_in_.empty() ? to_datagram(step::MessageType::not_yet, token_)
                              : to_datagram(step::Subject::stand_in, stand_in_, token_);
@@ -393,11 +423,13 @@ class ServerThread {
   }
 
   int socket_;
-  std::uint64_t token_;
+  step::Token token_;
   ServedStep step_;
   MessageServer server_;
+  step::Inbox inbox_;
   std::optional<step::RollCall> roll_;
-  std::set<std::pair<std::uint32_t, std::uint16_t>> waiting_;  ///< addresses and ports of tasks that hold their node's
+  /// Addresses and ports of tasks that hold their node's, and the stamps of their last questions.
+  std::map<std::pair<std::uint32_t, std::uint16_t>, step::Stamp> waiting_;
   std::size_t most_waiting_ = 0;
   bool has_started_ = false;                ///< every node has reported
   bool is_bare_ = false;                    ///< a node has started tasks without aml-dist
@@ -427,8 +459,9 @@ bool bind_to(int socket, std::uint16_t port) noexcept {
 
 }  // namespace
 
-Result<std::unique_ptr<StepServer>> StepServer::open(Ports ports, std::uint64_t token) {
+Result<std::unique_ptr<StepServer>> StepServer::open(Ports ports, const step::Token& token) {
   FileDescriptor socket = step::open_socket();
+  static_cast<void>(::setsockopt(socket.get(), SOL_SOCKET, SO_RCVBUF, &kept_bytes, sizeof kept_bytes));
   bool bound = false;
   for (std::uint32_t port = ports.first; socket && !bound && port <= ports.second; ++port)
     bound = bind_to(socket.get(), static_cast<std::uint16_t>(port));

@@ -36,6 +36,7 @@ struct ServedStep {
   std::vector<ServedNodes> hosts = {};         ///< that must report before any task starts; empty: not known, none need
   std::string record = {};                     ///< the launch record, for nodes that ask; empty: none
   launch::TraceChoice trace = {};              ///< whether the step is watched for hangs, and what follows
+  bool verbose = false;                        ///< srun says at the end which datagrams it dropped
   bool comments = false;                       ///< the job's comment gets the line too (job_comment.hpp)
   std::optional<bool> kills_on_bad_exit = {};  ///< as srun was told; nullopt: as slurm.conf has it
   std::vector<std::string> record_files = {};  ///< that get the record of the end (step/messages/end_record.hpp)
@@ -57,15 +58,17 @@ struct ServedStep {
 /// for a step at a time limit of its own. slurmctld does not tell that a single step was cancelled; then the line says
 /// what was seen, all tasks killed alike. While no task fails, the thread sleeps.
 ///
-/// A stand-in takes nothing but datagrams with the step's token, which the strict parsers of step/messages/ read, and
-/// its memory is bounded by the step's size. Under hang= it ends the step as srun does; otherwise it never does.
+/// Datagrams that are not of the step are dropped and counted (step/server/inbox.hpp): srun says how many if it is
+/// verbose, a stand-in in the node's log. A stand-in takes nothing but messages with the step's code, which the strict
+/// parsers of step/messages/ read, and its memory is bounded by the step's size. Under hang= it ends the step as srun
+/// does; otherwise it never does.
 class StepServer {
  public:
   /// UDP ports to choose from, first and last; 0: any that is free.
   using Ports = std::pair<std::uint16_t, std::uint16_t>;
   /// Takes a port. Messages that come from now on are kept by the kernel, and who asks asks again. Errors: unavailable,
   /// with the reason.
-  [[nodiscard]] static Result<std::unique_ptr<StepServer>> open(Ports ports, std::uint64_t token);
+  [[nodiscard]] static Result<std::unique_ptr<StepServer>> open(Ports ports, const step::Token& token);
 
   /// Starts the thread. Where lines for the user go must be open: slurmstepd opens the step's output between SPANK's
   /// init_post_opt and its task_post_fork. Without a thread (no memory) nothing is reported or answered. Later calls do

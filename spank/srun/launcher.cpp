@@ -165,6 +165,7 @@ Result<void> send_record(SrunSession& session, const launch::Spec& spec, const L
   if (session.server) {
     ServedStep step = served(session, launch.job_id, launch.step_id);
     step.tasks = launch.placement.map.size();
+    step.verbose = spec.verbose;
     // Over IPv6 no node finds srun (step/messages/srun_link.hpp), so the nodes cannot report.
     const bool has_ipv4 = Ipv4::parse(record->address) || slurm_node_address(launch.placement.master_host());
     if (has_ipv4) step.hosts = served_nodes(launch);
@@ -254,7 +255,7 @@ void open_server(SrunSession& session) {
   if (!may_concern(session.request)) return;
   ::unsetenv("SLURM_STEP_RESV_PORTS");  // an outer step's; srun sets those of this one later
   if (is_being_debugged()) return;      // a task monitor would stand between slurmstepd and the program that it traces
-  std::uint64_t token = 0;
+  step::Token token;
   if (::getrandom(&token, sizeof token, 0) != sizeof token) return;
   constexpr StepServer::Ports any{0, 0};
   auto server = StepServer::open(srun_port_range().value_or(any), token);  // as the site's firewalls leave them open

@@ -1,8 +1,6 @@
 #include "spank/stepd/fabric_plan.hpp"
 
 #include <dlfcn.h>
-#include <poll.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -17,7 +15,6 @@
 #include "fabric/report/report_json.hpp"
 #include "launch/option/settings.hpp"
 #include "spank/slurm/output.hpp"
-#include "step/messages/datagram.hpp"
 #include "step/messages/fabric_vote.hpp"
 
 namespace amldist::spank {
@@ -173,19 +170,16 @@ std::string sentence(const Check& check) {
 }
 
 /// Sends the node's vote until srun answers with what all agreed on; the more nodes, the less often.
-step::MessageType vote(const FabricPlan& plan, const step::SrunLink& srun, const std::string& datagram) {
+step::MessageType vote(const FabricPlan& plan, const step::SrunLink& srun, const std::string& message) {
   const int pause_ms = 50 + static_cast<int>(plan.nodes / 5);
-  const FileDescriptor socket = step::open_socket();
-  std::array<char, step::longest_datagram> buffer{};
+  step::NodeSocket socket(srun);
   const auto deadline = Clock::now() + voting_timeout;
   while (socket && Clock::now() < deadline) {
-    send_to(srun, socket.get(), datagram);
-    pollfd answer = {socket.get(), POLLIN, 0};
-    if (::poll(&answer, 1, pause_ms) <= 0) continue;
-    const ssize_t got = ::recv(socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-    const std::string_view message(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    socket.send(message);
+    const std::string answer = socket.answer(std::chrono::milliseconds(pause_ms));
+    if (answer.empty()) continue;
     const step::MessageType type =
-        step::parse_message_type(message, srun.channel.token).value_or(step::MessageType::not_yet);
+        step::parse_message_type(answer, srun.channel.token).value_or(step::MessageType::not_yet);
     const bool decided = type == step::MessageType::use_fabric || type == step::MessageType::use_sockets ||
                          type == step::MessageType::refuse_step;
     if (decided) return type;

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,7 +16,6 @@
 #include "base/time/calendar_time.hpp"
 #include "base/time/clock.hpp"
 #include "step/messages/control_message.hpp"
-#include "step/messages/datagram.hpp"
 #include "step/messages/rank_state.hpp"
 #include "step/messages/wait_shares.hpp"
 #include "trace/diagnosis/straggler.hpp"
@@ -126,14 +124,14 @@ std::string stack_of_rank(const WatchedNode& node, std::uint32_t rank) {
 
 class WatchThread {
  public:
-  WatchThread(WatchedNode node, int stop) : node_(std::move(node)), stop_(stop), socket_(step::open_socket()) {}
+  WatchThread(WatchedNode node, int stop) : node_(std::move(node)), stop_(stop), srun_(node_.srun) {}
 
   void run() {
-    while (socket_ && !stopped_within(pause_)) {
+    while (srun_ && !stopped_within(pause())) {
       const auto wait = ask([this] { return longest_wait(node_); });
       if (!wait || !text::to_number(*wait, 1ULL << 50)) continue;
       if (!stand_in_) find_stand_in();
-      send_to(watcher(), socket_.get(), to_datagram(step::Subject::waits, *wait, token()));
+      watcher().send(to_datagram(step::Subject::waits, *wait, token()));
       const std::string reply = answer();
       note_silence(reply.empty());
       follow(reply);
@@ -142,16 +140,16 @@ class WatchThread {
   }
 
  private:
-  [[nodiscard]] std::uint64_t token() const { return node_.srun.channel.token; }
+  [[nodiscard]] const step::Token& token() const { return node_.srun.channel.token; }
 
   /// srun, and when it has gone, its stand-in.
-  [[nodiscard]] const step::SrunLink& watcher() const { return srun_has_gone_ && stand_in_ ? *stand_in_ : node_.srun; }
+  [[nodiscard]] step::NodeSocket& watcher() { return srun_has_gone_ && stand_in_ ? *stand_in_ : srun_; }
 
   /// srun knows where it is.
   void find_stand_in() {
     if (node_.stand_in_port != 0) {
       if (!tell(node_.srun, to_datagram(step::Subject::stand_in, std::to_string(node_.stand_in_port), token()))) return;
-      stand_in_ = step::SrunLink{*Ipv4::parse("127.0.0.1"), {node_.stand_in_port, token()}};
+      stand_in_.emplace(step::SrunLink{*Ipv4::parse("127.0.0.1"), {node_.stand_in_port, token()}});
       return;
     }
     const auto place =
@@ -160,7 +158,7 @@ class WatchThread {
     const auto address = Ipv4::parse(std::string_view(place).substr(0, colon));
     constexpr std::uint64_t largest_port = 65535;
     const auto port = text::to_number(std::string_view(place).substr(std::min(colon + 1, place.size())), largest_port);
-    if (address && port) stand_in_ = step::SrunLink{*address, {static_cast<std::uint16_t>(*port), token()}};
+    if (address && port) stand_in_.emplace(step::SrunLink{*address, {static_cast<std::uint16_t>(*port), token()}});
   }
 
   /// One lost datagram says nothing, and an srun that is stopped for a moment comes back.
@@ -176,19 +174,31 @@ class WatchThread {
   }
 
   /// Nothing once slurmstepd ends: it waits for this thread, and many questions may be left.
-  [[nodiscard]] std::optional<std::string> ask(const std::function<std::string()>& question) const {
+  [[nodiscard]] std::optional<std::string> ask(const std::function<std::string()>& question) {
     if (stopped_within(milliseconds(0))) return std::nullopt;
-    return answer_as_user(node_.rights, question, reading_timeout);
+    auto answer = answer_as_user(node_.rights, question, reading_timeout);
+    unanswered_ = answer ? 0 : unanswered_ + 1;
+    return answer;
+  }
+
+  /// Until the next look. On a file system that never answers, each look costs a process that may stay behind, so the
+  /// pause doubles with each that had to be killed.
+  [[nodiscard]] milliseconds pause() const {
+    constexpr int most_doublings = 8;
+    constexpr milliseconds longest{300'000};
+    return unanswered_ == 0 ? pause_ : std::min(idle_pause() * (1 << std::min(unanswered_, most_doublings)), longest);
   }
 
   /// srun's reply, or nothing within a second or once slurmstepd ends.
-  [[nodiscard]] std::string answer() const {
-    std::array<pollfd, 2> ready{pollfd{socket_.get(), POLLIN, 0}, pollfd{stop_, POLLIN, 0}};
-    constexpr int patience_ms = 1000;
-    std::array<char, step::longest_datagram> buffer{};
-    if (::poll(ready.data(), ready.size(), patience_ms) <= 0) return {};
-    const ssize_t got = ::recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-    return {buffer.data(), got > 0 ? static_cast<std::size_t>(got) : 0};
+  [[nodiscard]] std::string answer() {
+    constexpr milliseconds patience{1000};
+    const auto end = Clock::now() + patience;
+    for (auto left = patience; left.count() > 0; left = std::chrono::ceil<milliseconds>(end - Clock::now())) {
+      std::array<pollfd, 2> ready{pollfd{watcher().descriptor(), POLLIN, 0}, pollfd{stop_, POLLIN, 0}};
+      if (::poll(ready.data(), ready.size(), static_cast<int>(left.count())) <= 0 || ready[1].revents != 0) return {};
+      if (auto reply = watcher().answer(milliseconds(0)); !reply.empty()) return reply;
+    }
+    return {};
   }
 
   void follow(const std::string& reply) {
@@ -218,7 +228,7 @@ class WatchThread {
       if (!next || *next <= first) return;
       first = *next;
       for (const std::string_view each : std::span(texts).subspan(1)) {
-        if (!each.empty()) send_to(watcher(), socket_.get(), to_datagram(subject, each, token()));
+        if (!each.empty()) watcher().send(to_datagram(subject, each, token()));
       }
     }
   }
@@ -229,7 +239,7 @@ class WatchThread {
       if (!rank || std::ranges::find(node_.ranks, *rank) == node_.ranks.end()) continue;
       const auto stack = ask([&] { return stack_of_rank(node_, static_cast<std::uint32_t>(*rank)); });
       if (!stack || stack->empty()) continue;
-      send_to(watcher(), socket_.get(), to_datagram(step::Subject::stack, concat({word, ";", *stack}), token()));
+      watcher().send(to_datagram(step::Subject::stack, concat({word, ";", *stack}), token()));
     }
   }
 
@@ -242,11 +252,12 @@ class WatchThread {
 
   WatchedNode node_;
   int stop_;
-  FileDescriptor socket_;
+  step::NodeSocket srun_;
   milliseconds pause_ = idle_pause();
   Clock::time_point shares_sent_ = Clock::now();
-  std::optional<step::SrunLink> stand_in_;
-  int silences_ = 0;  ///< without an answer, one after the other
+  std::optional<step::NodeSocket> stand_in_;
+  int unanswered_ = 0;  ///< questions to the user's files, one after the other
+  int silences_ = 0;    ///< without an answer, one after the other
   bool srun_has_gone_ = false;
 };
 

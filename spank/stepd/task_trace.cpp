@@ -66,7 +66,7 @@ void set_nccl_profiler(const NodePlan& plan, const EnvironmentReader& environmen
 
 /// Watches for hangs should srun go.
 std::unique_ptr<StepServer> start_stand_in(const NodePlan& plan, const Handle& handle, UserRights rights,
-                                           std::uint64_t token) {
+                                           const step::Token& token) {
   const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");
   const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
   auto server = StepServer::open({0, 0}, token);

@@ -127,12 +127,18 @@ std::optional<step::WorkerEnd> end_of_worker(const EndedTask& task, const launch
                          roles.count(launch::TensorflowRole::chief), roles.count(launch::TensorflowRole::worker)};
 }
 
-/// Without memory srun hears nothing; ending a refused step must not depend on it. A srun that does not answer is not
-/// waited for again, but told all the same: if it was only stopped, the servers' end depends on it.
+/// Sends until srun confirms, which slurmstepd waits for once at most: a srun that does not answer is not waited for
+/// again (step::patience_with_srun), but told all the same. If it was only stopped, the servers' end depends on it.
+void tell(StepdSession& session, std::string_view message) {
+  if (session.srun_is_silent) send_without_reply(*session.node.srun, message);
+  else session.srun_is_silent = !step::tell(*session.node.srun, message);
+}
+
+/// Without memory srun hears nothing; ending a refused step must not depend on it.
 void tell_srun(StepdSession& session, const Handle& handle) noexcept {
   if (!session.node.srun) return;
   try {
-    const step::SrunLink& srun = *session.node.srun;
+    const step::Token& token = session.node.srun->channel.token;
     const NodePlan* const plan = session.node.plan();
     const auto task = read_end(session.node, handle);
     if (!task) return;
@@ -145,12 +151,9 @@ void tell_srun(StepdSession& session, const Handle& handle) noexcept {
     auto causes = asks_why ? causes_of(session, handle, task->node, task->wait_status, said.findings)
                            : std::vector<step::Cause>();
     if (const auto report = report_of(*task, plan, refused, said.last_call, std::move(causes)))
-      send_report(srun, *report);
+      tell(session, report->to_datagram(token));
     const auto end = plan != nullptr ? end_of_worker(*task, plan->step) : std::nullopt;
-    if (!end) return;
-    const std::string datagram = end->to_datagram(srun.channel.token);
-    if (session.srun_is_silent) send_without_reply(srun, datagram);
-    else session.srun_is_silent = !tell(srun, datagram);
+    if (end) tell(session, end->to_datagram(token));
   } catch (const std::exception&) {  // out of memory
   }
 }

@@ -49,11 +49,10 @@ constexpr auto time_to_end = std::chrono::seconds(5);  ///< between SIGTERM and 
 /// What the monitor does for the rest of its life. Made before the fork, so that only ending the child needs memory.
 class TaskMonitor {
  public:
-  TaskMonitor(const step::SrunLink& srun, int socket)
-      : socket_(socket),
-        srun_(srun),
-        question_(to_datagram(step::MessageType::may_i_end, srun.channel.token)),
-        release_(to_datagram(step::MessageType::end, srun.channel.token)) {}
+  TaskMonitor(const step::SrunLink& srun, step::NodeSocket socket)
+      : socket_(std::move(socket)),
+        token_(srun.channel.token),
+        question_(to_datagram(step::MessageType::may_i_end, token_)) {}
 
   /// Call with every signal blocked.
   [[noreturn]] void run(pid_t child) noexcept {
@@ -63,7 +62,7 @@ class TaskMonitor {
       wait();
       reap();
       if (released_at_) end_the_rest();
-      else ask();
+      else ask_if_there_is_memory();
     }
   }
 
@@ -74,13 +73,14 @@ class TaskMonitor {
     sigemptyset(&ends);
     sigaddset(&ends, SIGCHLD);
     signals_ = ::signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
-    close_all_but(socket_, signals_);  // pipes and sockets of slurmstepd must end when their other users do
+    close_all_but(socket_.descriptor(),
+                  signals_);  // pipes and sockets of slurmstepd must end when their other users do
   }
 
   /// Until something happens, or it is time to ask again. After the release srun has nothing more to say.
   void wait() const {
     constexpr int no_file = -1;
-    std::array<pollfd, 2> files = {{{released_at_ ? no_file : socket_, POLLIN, 0}, {signals_, POLLIN, 0}}};
+    std::array<pollfd, 2> files = {{{released_at_ ? no_file : socket_.descriptor(), POLLIN, 0}, {signals_, POLLIN, 0}}};
     static_cast<void>(::poll(files.data(), files.size(), static_cast<int>(asking_interval.count())));
     signalfd_siginfo ended = {};
     const ssize_t got = ::read(signals_, &ended, sizeof ended);
@@ -99,6 +99,13 @@ class TaskMonitor {
     if (ended < 0 && errno == ECHILD) ::_exit(0);  // only after the release: before it the program is there
   }
 
+  void ask_if_there_is_memory() {
+    try {
+      ask();
+    } catch (const std::exception&) {  // half a second later perhaps there is
+    }
+  }
+
   void ask() {
     const auto now = Clock::now();
     if (hears_release()) {
@@ -107,14 +114,12 @@ class TaskMonitor {
       signal_all(SIGTERM);
     } else if (now - asked_at_ >= asking_interval) {
       asked_at_ = now;
-      send_to(srun_, socket_, question_);
+      socket_.send(question_);
     }
   }
 
-  [[nodiscard]] bool hears_release() const {
-    std::array<char, step::longest_datagram> answer;
-    const ssize_t got = ::recv(socket_, answer.data(), answer.size(), MSG_DONTWAIT);
-    return got > 0 && std::string_view(answer.data(), static_cast<std::size_t>(got)) == release_;
+  [[nodiscard]] bool hears_release() {
+    return parse_message_type(socket_.answer(std::chrono::milliseconds(0)), token_) == step::MessageType::end;
   }
 
   void end_the_rest() const {
@@ -133,11 +138,10 @@ class TaskMonitor {
   static constexpr pid_t nobody = -1;
 
   pid_t child_ = nobody;
-  int socket_;
+  step::NodeSocket socket_;
   int signals_ = -1;
-  step::SrunLink srun_;
+  step::Token token_;
   std::string question_;
-  std::string release_;
   Clock::time_point asked_at_{};
   std::optional<Clock::time_point> released_at_;
 };
@@ -152,9 +156,9 @@ void become_the_program(pid_t monitor, const sigset_t& mask) {
 }  // namespace
 
 bool start_task_monitor(const step::SrunLink& srun) {
-  const FileDescriptor socket = step::open_socket();
+  step::NodeSocket socket(srun);
   if (!socket) return false;
-  TaskMonitor monitor(srun, socket.get());
+  TaskMonitor monitor(srun, std::move(socket));
   sigset_t all;
   sigset_t before;
   sigfillset(&all);

@@ -23,7 +23,7 @@
 namespace amldist::spank {
 namespace {
 
-constexpr std::uint64_t token = 0x00c0ffee00c0ffeeULL;
+constexpr step::Token token{0x00c0ffee00c0ffee, 0x5ca1ab1e5ca1ab1e};
 const Clock::time_point now{};
 
 /// A free UDP port: tests run beside each other.
@@ -74,7 +74,7 @@ void tell_step(std::string_view sentence) noexcept {
   lines().emplace_back(sentence);
 }
 void tell_user(std::string_view sentence) noexcept { tell_step(sentence); }
-void log_for_administrator(std::string_view /*sentence*/) noexcept {}
+void log_for_administrator(std::string_view sentence) noexcept { tell_step(sentence); }
 std::optional<JobEnd> end_of_job(std::uint32_t job_id) {
   return job_id == 2 ? std::optional(JobEnd::cancelled) : std::nullopt;
 }
@@ -140,8 +140,8 @@ TEST(StandIn, SaysTheFirstFailureWhenItsNodeHasEnded) {
     auto own = open_stand_in();
     ASSERT_TRUE(own) << own.error().message;
     (*own)->serve(step());
-    send_report(link_here(), failed(2));
-    send_report(link_here(), failed(1));
+    EXPECT_TRUE(tell(link_here(), failed(2).to_datagram(token)));
+    send_without_reply(link_here(), failed(1).to_datagram(token));
     EXPECT_TRUE(tell(link_here(), step::WorkerEnd{false, 0, 0, 0, 2}.to_datagram(token)));
   }
   ASSERT_EQ(lines().size(), 1U);
@@ -156,7 +156,7 @@ TEST(StandIn, SaysThatSlurmEndedTheJobAndBlamesNoRank) {
     ServedStep cancelled = step();
     cancelled.job_id = 2;
     (*own)->serve(cancelled);
-    send_report(link_here(), failed(2));
+    EXPECT_TRUE(tell(link_here(), failed(2).to_datagram(token)));
   }
   EXPECT_EQ(lines(), std::vector<std::string>{"ended by Slurm: the job was cancelled (scancel, or Ctrl-C in srun)"});
 }
@@ -164,8 +164,8 @@ TEST(StandIn, SaysThatSlurmEndedTheJobAndBlamesNoRank) {
 TEST(StandIn, EndsUnderAFloodOfItsOwnUsers) {
   std::atomic<bool> stop = false;
   std::thread flood([&stop] {
-    const FileDescriptor socket = step::open_socket();
-    while (!stop) send_to(link_here(), socket.get(), to_datagram(step::MessageType::may_i_end, token));
+    step::NodeSocket socket(link_here());
+    while (!stop) socket.send(to_datagram(step::MessageType::may_i_end, token));
   });
   {
     auto own = open_stand_in();
@@ -174,6 +174,33 @@ TEST(StandIn, EndsUnderAFloodOfItsOwnUsers) {
   }  // a flood that could hold it would hold this test to its time limit
   stop = true;
   flood.join();
+}
+
+TEST(StandIn, ARepetitionOfARecordedDatagramChangesNothingAndIsCounted) {
+  lines().clear();
+  {
+    auto own = open_stand_in();
+    ASSERT_TRUE(own) << own.error().message;
+    (*own)->serve(step());
+    EXPECT_TRUE(tell(link_here(), step::WorkerEnd{false, 0, 0, 0, 2}.to_datagram(token)));
+    const step::Stamp stamp{7, 1};
+    const std::string recorded =
+        seal(token, step::Direction::to_srun, stamp, to_datagram(step::MessageType::may_i_end, token));
+    const FileDescriptor socket = step::open_socket();
+    sockaddr_in target = {};
+    target.sin_family = AF_INET;
+    target.sin_port = htons(own_port);
+    target.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    for (const std::string& datagram : {recorded, recorded, recorded, std::string("x")}) {
+      EXPECT_EQ(::sendto(socket.get(), datagram.data(), datagram.size(), 0, reinterpret_cast<const sockaddr*>(&target),
+                         sizeof target),
+                static_cast<ssize_t>(datagram.size()));
+    }
+  }
+  ASSERT_EQ(lines().size(), 1U);
+  EXPECT_EQ(lines()[0],
+            "3 datagrams that came to the port of step 1.0 were dropped: 1 without the step's code, 2 repeated, "
+            "0 too late");
 }
 
 TEST(StandIn, SaysNothingBeforeTheStepsOutputIsThere) {

@@ -1,4 +1,5 @@
-// What comes to srun's port from anybody, and to the nodes from srun: reports, questions, answers.
+// What comes to srun's port from anybody, and to the nodes from srun: reports, questions, answers; sealed, and as who
+// has the key writes them.
 #include "step/messages/datagram.hpp"
 
 #include "base/text/text.hpp"
@@ -10,12 +11,13 @@
 #include "step/messages/end_record.hpp"
 #include "step/messages/failure_report.hpp"
 #include "step/messages/server_release.hpp"
+#include "step/server/inbox.hpp"
 
 namespace amldist::fuzz {
 namespace {
 
-constexpr std::uint64_t token = 0x00c0ffee00c0ffeeULL;
-constexpr std::uint64_t other_token = token ^ 1;
+constexpr step::Token token{0x00c0ffee00c0ffee, 0x5ca1ab1e5ca1ab1e};
+constexpr std::uint64_t other_token = token.mark ^ 1;
 
 void check_report(std::string_view datagram, step::FirstFailure& failure) {
   const auto report = step::FailureReport::parse(datagram, token);
@@ -53,6 +55,19 @@ void check_forgery(std::string_view datagram) {
           "nor does a report");
 }
 
+/// A datagram that is not sealed is not taken; sealed it is, once, and says the same.
+void check_seal(std::string_view datagram, step::Inbox& inbox, std::uint64_t time) {
+  const auto taken = within(datagram.size() * 4 + 8192, [&] { return inbox.take(datagram, {}); });
+  require(!taken || seal(token, step::Direction::to_srun, taken->stamp, taken->message) == datagram,
+          "only what the key's owner writes is taken");
+  require(!unseal(token, step::Direction::to_node, datagram) || !taken, "a question is not an answer");
+  if (datagram.size() > step::longest_answer - step::seal_bytes || !datagram.starts_with(encode(token, {}))) return;
+  const std::string sealed = seal(token, step::Direction::to_srun, {1, time}, datagram);
+  const auto letter = inbox.take(sealed, {});
+  require(letter && letter->message == datagram, "a message is carried unchanged");
+  require(!inbox.take(sealed, {}), "and once");
+}
+
 /// What srun, or its stand-in in root's process, does with it.
 void check_desk(std::string_view datagram, spank::MessageServer& server) {
   const auto answer = server.take(datagram, {});
@@ -70,8 +85,11 @@ void try_input(std::string_view input) {
   step::ServerRelease release;
   spank::MessageServer server(
       {.token = token, .tasks = 64, .nodes = 16, .record = "1", .most_notices = 4096, .tell = nullptr});
+  step::Inbox inbox(token, 16);
+  std::uint64_t time = 0;
   for (Input lines(input); !lines.ended();) {
     const std::string_view datagram = lines.line();
+    check_seal(datagram, inbox, ++time);
     const auto fields = within(datagram.size() * 48 + 8192, [datagram] { return step::decode(datagram, token); });
     require(!fields || (!fields->empty() && datagram.size() <= step::longest_datagram), "what is unsealed has a field");
     check_report(datagram, failure);

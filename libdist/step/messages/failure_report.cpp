@@ -20,7 +20,7 @@ namespace {
 
 using text::concat;
 
-constexpr std::string_view report_version = "1";
+constexpr std::string_view report_version = "2";
 
 /// The value of "name=value".
 std::optional<std::string_view> value_of(std::string_view field, std::string_view name) {
@@ -82,7 +82,8 @@ bool ended_by(std::uint32_t wait_status, int signal) {
 }  // namespace
 
 std::string ReportChannel::to_string() const {
-  return concat({report_version, ";port=", std::to_string(port), ";token=", to_hexadecimal(token)});
+  return concat({report_version, ";port=", std::to_string(port), ";token=", to_hexadecimal(token.mark),
+                 to_hexadecimal(token.rest)});
 }
 
 std::optional<ReportChannel> ReportChannel::parse(std::string_view text) {
@@ -90,9 +91,11 @@ std::optional<ReportChannel> ReportChannel::parse(std::string_view text) {
   const auto fields = text::split(text, ';');
   if (fields.size() != 3 || fields[0] != report_version) return std::nullopt;
   const auto port = text::to_number(value_of(fields[1], "port").value_or(""), 65535);
-  const auto token = from_hexadecimal(value_of(fields[2], "token").value_or(""));
-  if (!port || *port == 0 || !token) return std::nullopt;
-  return ReportChannel{static_cast<std::uint16_t>(*port), *token};
+  const auto token = value_of(fields[2], "token").value_or("");
+  const auto mark = from_hexadecimal(token.substr(0, token.size() / 2));
+  const auto rest = from_hexadecimal(token.substr(token.size() / 2));
+  if (!port || *port == 0 || !mark || !rest) return std::nullopt;
+  return ReportChannel{static_cast<std::uint16_t>(*port), {*mark, *rest}};
 }
 
 namespace {

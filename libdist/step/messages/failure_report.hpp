@@ -2,9 +2,9 @@
 //
 // srun listens on a UDP port and passes port and token to the nodes in one variable:
 //
-//   SLURM_AMLDIST_REPORT=1;port=40123;token=00c0ffee00c0ffee
+//   SLURM_AMLDIST_REPORT=2;port=40123;token=00c0ffee00c0ffee5ca1ab1e5ca1ab1e
 //
-// A node sends one datagram for each failed task, when its slurmstepd has reaped the task:
+// A node sends a report of each failed task, when its slurmstepd has reaped the task, until srun answers `heard`:
 //
 //   aml-dist;1;00c0ffee00c0ffee;failed;2;0;9;1234;node2        rank, local rank, wait status, milliseconds, host
 //
@@ -18,7 +18,7 @@
 // Under trace a node also reports a task that ended with status 0 without MPI_Finalize, with its last call. That is not
 // a failure, but a PMIx server kills the others for it.
 //
-// Datagrams may be lost, duplicated or forged; all without the token are dropped. Slurm kills the rest of a step only
+// Datagrams may be lost, duplicated, repeated or forged (datagram.hpp). Slurm kills the rest of a step only
 // after srun has learned of the first death, and a node sends its report before it tells Slurm's srun. So the cause
 // arrives before Slurm's victims.
 #pragma once
@@ -30,16 +30,17 @@
 #include <vector>
 
 #include "step/cause/cause.hpp"
+#include "step/messages/datagram.hpp"
 #include "step/messages/end_record.hpp"
 
 namespace amldist::step {
 
 inline constexpr const char* report_variable = "SLURM_AMLDIST_REPORT";
 
-/// Where srun listens, and the secret that it shares with the nodes of its step.
+/// Where srun listens, and the key that it shares with the nodes of its step.
 struct ReportChannel {
   std::uint16_t port = 0;
-  std::uint64_t token = 0;
+  Token token = {};
 
   [[nodiscard]] std::string to_string() const;
   /// nullopt for a text that to_string() cannot have written.

@@ -1,10 +1,6 @@
 #include "step/messages/node_texts.hpp"
 
-#include <poll.h>
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <thread>
 
@@ -84,17 +80,12 @@ class Round {
 }  // namespace
 
 AskSrun ask_over(const SrunLink& srun) {
-  const auto socket = std::make_shared<FileDescriptor>(open_socket());
-  return [srun, socket](const std::string& datagram) -> std::string {
-    constexpr int patience_ms = 100;
-    std::array<char, 1024> buffer = {};
-    // A late datagram answers an earlier question.
-    while (::recv(socket->get(), buffer.data(), buffer.size(), MSG_DONTWAIT) >= 0) continue;
-    send_to(srun, socket->get(), datagram);
-    pollfd answer = {socket->get(), POLLIN, 0};
-    if (::poll(&answer, 1, patience_ms) <= 0) return {};
-    const ssize_t got = ::recv(socket->get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-    return {buffer.data(), got > 0 ? static_cast<std::size_t>(got) : 0};
+  const auto socket = std::make_shared<NodeSocket>(srun);
+  return [socket](const std::string& message) -> std::string {
+    constexpr std::chrono::milliseconds patience{100};
+    while (!socket->answer(std::chrono::milliseconds(0)).empty()) continue;  // late answers to earlier questions
+    socket->send(message);
+    return socket->answer(patience);
   };
 }
 

@@ -17,9 +17,9 @@
 
 namespace amldist::step {
 
-/// Sends a datagram to srun and returns the answer, or an empty text. The caller may have to retry, because UDP may
+/// Sends a message to srun and returns the answer, or an empty text. The caller may have to retry, because UDP may
 /// lose either.
-using AskSrun = std::function<std::string(const std::string& datagram)>;
+using AskSrun = std::function<std::string(const std::string& message)>;
 
 /// The real implementation: waits a tenth of a second for the answer.
 [[nodiscard]] AskSrun ask_over(const SrunLink& srun);

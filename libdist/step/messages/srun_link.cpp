@@ -7,13 +7,11 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <ctime>
-#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
+#include <utility>
 
 #include "base/os/file_descriptor.hpp"
 #include "base/time/clock.hpp"
@@ -22,26 +20,27 @@
 namespace amldist::step {
 namespace {
 
-constexpr int pause_ms = 100;
+using std::chrono::milliseconds;
+
+constexpr milliseconds usual_pause{100};
 
 /// Whether something has come before the pause is over.
-bool wait_for_answer(int socket, int most_ms = pause_ms) noexcept {
+bool wait_for_datagram(int socket, milliseconds most) noexcept {
   pollfd answer = {socket, POLLIN, 0};
-  return ::poll(&answer, 1, most_ms) > 0;
+  return ::poll(&answer, 1, static_cast<int>(most.count())) > 0;
 }
 
 /// Between half of `pause` and one and a half of it.
-int jittered(int pause) noexcept {
+milliseconds jittered(milliseconds pause) noexcept {
   std::uint32_t random = 0;
   if (::getrandom(&random, sizeof random, GRND_NONBLOCK) != sizeof random) return pause;
-  return pause / 2 + static_cast<int>(random % static_cast<std::uint32_t>(pause + 1));
+  return pause / 2 + milliseconds(random % static_cast<std::uint32_t>(pause.count() + 1));
 }
 
-/// The next datagram, whose text is in `buffer`; empty if there is no datagram.
-std::string_view receive(int socket, std::span<char> buffer) noexcept {
-  const ssize_t got = ::recv(socket, buffer.data(), buffer.size(), MSG_DONTWAIT);
-  return {buffer.data(), got > 0 ? static_cast<std::size_t>(got) : 0};
-}
+milliseconds until(Clock::time_point end) { return std::chrono::ceil<milliseconds>(end - Clock::now()); }
+
+/// Nanoseconds of the node's clock; no two calls of a process and its copies are likely to get the same.
+std::uint64_t stamp_time() noexcept { return static_cast<std::uint64_t>(Clock::now().time_since_epoch().count()); }
 
 }  // namespace
 
@@ -53,57 +52,90 @@ std::optional<SrunLink> read_srun_link(const EnvironmentReader& environment) {
   return SrunLink{*address, *channel};
 }
 
+std::uint64_t new_sender() noexcept {
+  std::uint64_t number = 0;
+  // Without random numbers at boot: the time at which this process got here.
+  if (::getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number) number = stamp_time();
+  return number;
+}
+
 FileDescriptor open_socket() noexcept {
   return FileDescriptor(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-void send_to(const SrunLink& target, int socket, const std::string& datagram) noexcept {
+NodeSocket::NodeSocket(const SrunLink& target, std::size_t longest)
+    : target_(target), socket_(open_socket()), buffer_(longest + seal_bytes, '\0') {}
+
+void NodeSocket::send(std::string_view message) {
+  const Stamp stamp{target_.sender, stamp_time()};
+  asked_.at(sent_++ % asked_.size()) = stamp.time;
+  const std::string datagram = seal(target_.channel.token, Direction::to_srun, stamp, message);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
-  address.sin_port = htons(target.channel.port);
-  address.sin_addr.s_addr = htonl(target.address.bits);
-  static_cast<void>(::sendto(socket, datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
+  address.sin_port = htons(target_.channel.port);
+  address.sin_addr.s_addr = htonl(target_.address.bits);
+  static_cast<void>(::sendto(socket_.get(), datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
                              reinterpret_cast<const sockaddr*>(&address), sizeof address));
 }
 
-void send_without_reply(const SrunLink& target, const std::string& datagram) {
+std::string NodeSocket::next() {
+  constexpr std::uint64_t longest_ago = 10'000'000'000;
+  const ssize_t got = ::recv(socket_.get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+  if (got < 0) return {};
+  auto answer = unseal(target_.channel.token, Direction::to_node,
+                       std::string_view(buffer_).substr(0, static_cast<std::size_t>(got)));
+  const bool is_ours = answer && answer->stamp.sender == target_.sender &&
+                       std::ranges::find(asked_, answer->stamp.time) != asked_.end() &&
+                       stamp_time() - answer->stamp.time < longest_ago;
+  return is_ours ? std::move(answer->message) : std::string();
+}
+
+std::string NodeSocket::answer(std::chrono::milliseconds patience) {
+  const auto end = Clock::now() + patience;
+  for (auto left = patience; wait_for_datagram(socket_.get(), std::max(left, milliseconds(0))); left = until(end)) {
+    if (auto message = next(); !message.empty()) return message;
+    if (Clock::now() >= end) break;  // strangers may send faster than they are read
+  }
+  return {};
+}
+
+void send_without_reply(const SrunLink& target, std::string_view message) {
   constexpr int copies = 2;  // against a lost datagram; srun ignores the second
-  const FileDescriptor socket = open_socket();
-  for (int i = 0; socket && i < copies; ++i) send_to(target, socket.get(), datagram);
+  NodeSocket socket(target);
+  for (int i = 0; socket && i < copies; ++i) socket.send(message);
 }
 
-void send_report(const SrunLink& target, const FailureReport& report) {
-  send_without_reply(target, report.to_datagram(target.channel.token));
-}
-
-bool tell(const SrunLink& target, const std::string& datagram) {
-  constexpr int attempts = 10;
-  const FileDescriptor socket = open_socket();
-  std::array<char, longest_datagram> buffer;
-  for (int i = 0; socket && i < attempts; ++i) {
-    send_to(target, socket.get(), datagram);
-    if (!wait_for_answer(socket.get())) continue;
-    if (parse_message_type(receive(socket.get(), buffer), target.channel.token) == MessageType::heard) return true;
+bool tell(const SrunLink& target, std::string_view message) {
+  constexpr milliseconds longest_pause{160};
+  NodeSocket socket(target);
+  const auto end = Clock::now() + patience_with_srun;
+  for (milliseconds pause(20); socket && Clock::now() < end; pause = std::min(2 * pause, longest_pause)) {
+    socket.send(message);
+    const auto again = std::min(end, Clock::now() + pause);
+    for (auto left = pause; left.count() > 0; left = until(again)) {
+      const std::string answer = socket.answer(left);
+      if (answer.empty()) break;
+      if (parse_message_type(answer, target.channel.token) == MessageType::heard) return true;
+    }
   }
   return false;
 }
 
 std::optional<MessageType> report_node(const SrunLink& target, std::string_view host,
                                        std::chrono::milliseconds patience, bool until_start) {
-  constexpr int longest_pause_ms = 1000;
-  const FileDescriptor socket = open_socket();
-  const std::string datagram = to_datagram(Subject::here, host, target.channel.token);
-  std::array<char, longest_datagram> buffer;
-  int pause = pause_ms;
+  constexpr milliseconds longest_pause{1000};
+  NodeSocket socket(target);
+  const std::string message = to_datagram(Subject::here, host, target.channel.token);
+  milliseconds pause = usual_pause;
   auto heard_at = Clock::now();
   while (socket && Clock::now() - heard_at < patience) {
-    send_to(target, socket.get(), datagram);
-    const auto again = Clock::now() + std::chrono::milliseconds(jittered(pause));
-    pause = std::min(2 * pause, longest_pause_ms);
-    for (auto now = Clock::now(); now < again; now = Clock::now()) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(again - now);
-      if (!wait_for_answer(socket.get(), static_cast<int>(left.count()))) break;
-      const auto answer = parse_message_type(receive(socket.get(), buffer), target.channel.token);
+    socket.send(message);
+    const auto again = Clock::now() + jittered(pause);
+    pause = std::min(2 * pause, longest_pause);
+    for (auto left = until(again); left.count() > 0; left = until(again)) {
+      const std::string heard = socket.answer(left);
+      if (heard.empty()) break;
+      const auto answer = parse_message_type(heard, target.channel.token);
       if (!answer) continue;
       if (answer != MessageType::not_yet || !until_start) return answer;
       heard_at = Clock::now();
@@ -113,16 +145,15 @@ std::optional<MessageType> report_node(const SrunLink& target, std::string_view 
 }
 
 std::optional<std::string> ask(const SrunLink& target, MessageType question, Subject answer, int attempts) {
-  const FileDescriptor socket = open_socket();
-  const std::string datagram = to_datagram(question, target.channel.token);
-  std::vector<char> buffer(longest_answer);
+  NodeSocket socket(target, longest_answer);
+  const std::string message = to_datagram(question, target.channel.token);
   for (int i = 0; socket && i < attempts; ++i) {
-    send_to(target, socket.get(), datagram);
-    if (!wait_for_answer(socket.get())) continue;
-    const std::string_view heard = receive(socket.get(), buffer);
+    socket.send(message);
+    const std::string heard = socket.answer(usual_pause);
+    if (heard.empty()) continue;
     if (const auto text = parse_text(answer, heard, target.channel.token)) return std::string(*text);
     if (parse_message_type(heard, target.channel.token) == MessageType::no_address) return std::string();
-    constexpr timespec pause = {0, pause_ms * 1'000'000L};
+    constexpr timespec pause = {0, usual_pause.count() * 1'000'000L};
     static_cast<void>(::nanosleep(&pause, nullptr));  // the answer "not yet" comes at once
   }
   return std::nullopt;

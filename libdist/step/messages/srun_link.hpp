@@ -1,7 +1,10 @@
-// How a node talks to the srun that started its step: reports about its tasks, and questions.
+// How a node talks to the srun that started its step: reports about its tasks, and questions. All datagrams are sealed
+// here on their way out, and unsealed on their way in.
 #pragma once
 
+#include <array>
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,30 +20,56 @@ namespace amldist::step {
 /// Set by slurmd: the address from which the launch came.
 inline constexpr const char* srun_host_variable = "SLURM_SRUN_COMM_HOST";
 
+/// A number that no other process has.
+[[nodiscard]] std::uint64_t new_sender() noexcept;
+
 /// Where the srun that started the step listens, or its stand-in does.
 struct SrunLink {
   Ipv4 address;
   ReportChannel channel;
+  std::uint64_t sender = new_sender();  ///< who sends, for srun: this process and its copies
 };
 
 /// Reads it from what srun and slurmd put into the step's environment. nullopt if no srun listens, or if Slurm reaches
 /// it over IPv6 only.
 [[nodiscard]] std::optional<SrunLink> read_srun_link(const EnvironmentReader& environment);
 
-/// A datagram socket that never blocks. Not connected: an srun with several addresses may answer from another address;
-/// its answers are recognised by the token. Empty if the system gives no socket.
+/// A datagram socket that never blocks. Empty if the system gives no socket.
 [[nodiscard]] FileDescriptor open_socket() noexcept;
 
-/// Sends one datagram. Like any datagram it may be lost.
-void send_to(const SrunLink& target, int socket, const std::string& datagram) noexcept;
+/// A node's way to srun. Not connected: an srun with several addresses may answer from another address; its answers are
+/// recognised by their code.
+class NodeSocket {
+ public:
+  /// Takes answers of at most `longest` bytes. False as a condition if the system gives no socket.
+  explicit NodeSocket(const SrunLink& target, std::size_t longest = longest_datagram);
+  explicit operator bool() const noexcept { return static_cast<bool>(socket_); }
+  [[nodiscard]] int descriptor() const noexcept { return socket_.get(); }
+
+  /// Sends a message. Like any datagram it may be lost.
+  void send(std::string_view message);
+  /// srun's answer, as soon as one is there, or an empty text when the time is over. Whatever else comes is dropped:
+  /// without a code, or not an answer to one of the last messages of this socket, sent in the last ten seconds.
+  [[nodiscard]] std::string answer(std::chrono::milliseconds patience);
+
+ private:
+  [[nodiscard]] std::string next();
+
+  SrunLink target_;
+  FileDescriptor socket_;
+  std::string buffer_;
+  std::array<std::uint64_t, 16> asked_{};  ///< times in the stamps of the last messages
+  std::size_t sent_ = 0;
+};
 
 /// Sends without waiting for a reply. An srun that is stopped reads it when it continues.
-void send_without_reply(const SrunLink& target, const std::string& datagram);
-/// The same for a failure report.
-void send_report(const SrunLink& target, const FailureReport& report);
+void send_without_reply(const SrunLink& target, std::string_view message);
 
-/// Sends until srun confirms, for at most a second. Returns whether srun has confirmed.
-bool tell(const SrunLink& target, const std::string& datagram);
+/// How long slurmstepd waits for srun's confirmation. Once it has waited in vain, it does not wait again.
+inline constexpr std::chrono::milliseconds patience_with_srun{1000};
+
+/// Sends until srun confirms, for at most `patience_with_srun`. Returns whether srun has confirmed.
+bool tell(const SrunLink& target, std::string_view message);
 
 /// Reports this node to srun until that answers, for at most `patience`: `start`, `not_yet` or `refuse_step`; nullopt
 /// without an answer. A burst of many nodes may lose datagrams, so each repeats its own at moments of its own. With

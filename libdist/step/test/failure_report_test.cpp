@@ -25,19 +25,20 @@ std::string sentence(const std::vector<FailureReport>& reports, const RestOfStep
 }
 
 TEST(ReportChannel, ReadsBackWhatItWrites) {
-  const ReportChannel channel{40123, token};
-  EXPECT_EQ(channel.to_string(), "1;port=40123;token=00c0ffee00c0ffee");
+  const ReportChannel channel{40123, {token, 0x5ca1ab1e5ca1ab1e}};
+  EXPECT_EQ(channel.to_string(), "2;port=40123;token=00c0ffee00c0ffee5ca1ab1e5ca1ab1e");
   EXPECT_EQ(ReportChannel::parse(channel.to_string()), channel);
 }
 
 TEST(ReportChannel, RefusesEverythingElse) {
-  const std::string good = ReportChannel{40123, token}.to_string();
+  const std::string good = ReportChannel{40123, {token, 1}}.to_string();
   for (std::size_t length = 0; length < good.size(); ++length)
     EXPECT_FALSE(ReportChannel::parse(good.substr(0, length)));
   for (const std::string& bad : std::vector<std::string>{
-           good + ";", good + "0", "2" + good.substr(1), "1;port=0;token=00c0ffee00c0ffee",
-           "1;port=65536;token=00c0ffee00c0ffee", "1;port=-1;token=00c0ffee00c0ffee", "1;port=1;token=00C0FFEE00C0FFEE",
-           "1;token=00c0ffee00c0ffee;port=1", std::string(100000, ';')}) {
+           good + ";", good + "0", "1" + good.substr(1), "2;port=0;token=00c0ffee00c0ffee00c0ffee00c0ffee",
+           "2;port=65536;token=00c0ffee00c0ffee00c0ffee00c0ffee", "2;port=-1;token=00c0ffee00c0ffee00c0ffee00c0ffee",
+           "2;port=1;token=00C0FFEE00C0FFEE00c0ffee00c0ffee", "2;port=1;token=00c0ffee00c0ffee",
+           "2;token=00c0ffee00c0ffee00c0ffee00c0ffee;port=1", std::string(100000, ';')}) {
     EXPECT_FALSE(ReportChannel::parse(bad)) << bad.substr(0, 60);
   }
 }

@@ -28,6 +28,7 @@
 
 #include "fault.h"
 #include "journal.h"
+#include "seal.h"
 #include "step.h"
 #include "text.h"
 
@@ -41,6 +42,7 @@ static int listener = -1;
 static uint16_t port_of_listener;
 
 uint16_t machine_busy_port;
+const char* machine_channel;
 
 static char folder_of_run[] = "/tmp/abi_host.XXXXXX";
 static const char leases[] = "aml-dist/ports";
@@ -179,19 +181,26 @@ static void note_datagram(const char* format, ...) {
 }
 
 /* srun's answer that has not been read. */
-static char answer[64];
+static char answer[128];
 
 enum { HEAD = sizeof "aml-dist;1;0123456789abcdef;" - 1 };
 
-/* Whether a datagram is of this kind, such as "ended;". */
-static bool is_about(const char* datagram, size_t size, const char* kind) {
-  return size > HEAD + strlen(kind) && strncmp(datagram + HEAD, kind, strlen(kind)) == 0;
+/* Whether a message is of this kind, such as "ended;". */
+static bool is_about(const char* text, const char* kind) {
+  return strlen(text) > HEAD && strncmp(text + HEAD, kind, strlen(kind)) == 0;
 }
 
-/* srun answers two things at once: that it has heard of a worker's end, and that all nodes have reported. */
-static void answer_as_srun(const char* datagram, size_t size) {
-  if (is_about(datagram, size, "ended;")) snprintf(answer, sizeof answer, "%.*sheard", (int)HEAD, datagram);
-  if (is_about(datagram, size, "here;")) snprintf(answer, sizeof answer, "%.*sstart", (int)HEAD, datagram);
+/* srun answers two things at once: that it has heard of a task's end, and that all nodes have reported. */
+static void answer_as_srun(const char* text, const char* datagram) {
+  const bool reports = is_about(text, "here;");
+  if (!reports && !is_about(text, "ended;") && !is_about(text, "failed;") && !is_about(text, "refused;")) return;
+  char* const words = text_format("%.*s%s", (int)HEAD, text, reports ? "start" : "heard");
+  char* const stamp = text_format("%.33s", datagram + strlen("aml-dist;2;"));
+  char* const sealed = seal(machine_channel, 'a', stamp, words);
+  snprintf(answer, sizeof answer, "%s", sealed);
+  free(words);
+  free(stamp);
+  free(sealed);
 }
 
 /* When a process that opens recorders hangs, until it does. */
@@ -224,20 +233,20 @@ ssize_t recv(int descriptor, void* buffer, size_t size, int flags) {
 }
 
 /* A node of a heterogeneous step asks for its record before it starts its tasks. */
-static bool is_question(const void* datagram, size_t size) {
-  static const char question[] = ";which-record";
-  const size_t length = sizeof question - 1;
-  return size > length && memcmp((const char*)datagram + size - length, question, length) == 0;
-}
+static bool is_question(const char* text) { return is_about(text, "which-record"); }
 
 /* Nothing leaves this machine. slurmstepd's nodes have two things to tell, each in its moment; and one to ask. That a
  * node is there its tasks tell where it does not know its ranks before. */
 ssize_t sendto(int descriptor, const void* data, size_t size, int flags, const struct sockaddr* address,
                socklen_t length) {
-  const bool asks = is_question(data, size);
-  const bool reports = is_about(data, size, "here;");
-  const char* const moment = asks || reports ? "slurm_spank_init_post_opt, remote" : "slurm_spank_task_exit, remote";
+  if (descriptor == listener) return (ssize_t)size; /* srun's answer to a node that is not there */
   const int paused = fault_pause();
+  char* const said = unseal(machine_channel, 'q', data, size);
+  CHECK(said != NULL, "violation: a datagram without its code is sent: %.*s", (int)size, (const char*)data);
+  if (said == NULL) return fault_resume(paused), -1;
+  const bool asks = is_question(said);
+  const bool reports = is_about(said, "here;");
+  const char* const moment = asks || reports ? "slurm_spank_init_post_opt, remote" : "slurm_spank_task_exit, remote";
   const bool in_task = reports && strcmp(journal->callback, "slurm_spank_task_init, remote") == 0;
   CHECK(in_task || strcmp(journal->callback, moment) == 0, "violation: a datagram is sent in %s", journal->callback);
   CHECK(is_datagram_socket(descriptor), "violation: sendto() on another socket than a datagram's");
@@ -248,8 +257,9 @@ ssize_t sendto(int descriptor, const void* data, size_t size, int flags, const s
   char text[INET_ADDRSTRLEN];
   if (inet_ntop(AF_INET, &in.sin_addr, text, sizeof text) == NULL) abort();
   if (asks) ++journal->questions;
-  else if (!reports) note_datagram("%s:%u %.*s", text, (unsigned)ntohs(in.sin_port), (int)size, (const char*)data);
-  answer_as_srun(data, size);
+  else if (!reports) note_datagram("%s:%u %s", text, (unsigned)ntohs(in.sin_port), said);
+  answer_as_srun(said, data);
+  free(said);
   fault_resume(paused);
   return (ssize_t)size;
 }

@@ -28,6 +28,9 @@ void machine_close(void);
 /* The port that bind() gives where any port will do. */
 enum { PORT_OF_LISTENER = 40123 };
 
+/* The variable by which a node's srun has given it the token; NULL: none. */
+extern const char* machine_channel;
+
 /* Brings a datagram to the listener in srun; and ends the way to it. */
 void machine_deliver(const char* datagram);
 void machine_cut_off(void);

@@ -12,6 +12,7 @@
 #include "journal.h"
 #include "output.h"
 #include "plugin.h"
+#include "seal.h"
 #include "text.h"
 
 enum { LONGEST_TASK_SECONDS = 20, REFUSED_TASK = 1, LOST_TASK = -99 };
@@ -65,14 +66,18 @@ static void finish(struct submission* submission, struct plugin* plugin, const s
 /* What the network brings to srun while its step runs. */
 static void deliver(const struct step* step) {
   const char* const channel = getenv(REPORT_VARIABLE);
-  const char* const token = channel != NULL ? strstr(channel, "token=") : NULL;
-  for (const char* const* each = step->datagrams; each != NULL && *each != NULL; ++each) {
-    const char* const place = strstr(*each, "TOKEN");
-    char* const datagram =
-        place == NULL || token == NULL
-            ? text_format("%s", *each)
-            : text_format("%.*s%s%s", (int)(place - *each), *each, token + strlen("token="), place + strlen("TOKEN"));
+  static const char head[] = "aml-dist;1;TOKEN;";
+  for (const char* const* each = step->datagrams; channel != NULL && each != NULL && *each != NULL; ++each) {
+    if (strncmp(*each, head, strlen(head)) != 0) {
+      machine_deliver(*each);
+      continue;
+    }
+    char* const stamp = text_format("0123456789abcdef;%016zx", (size_t)(each - step->datagrams) + 1);
+    char* const text = text_format("aml-dist;1;%.16s%s", strstr(channel, "token=") + 6, *each + strlen(head) - 1);
+    char* const datagram = seal(channel, 'q', stamp, text);
     machine_deliver(datagram);
+    free(stamp);
+    free(text);
     free(datagram);
   }
 }
@@ -214,7 +219,7 @@ static bool is_report_of(const char* line, const struct node* node, uint32_t ind
                          const struct step* step, const char* channel) {
   const uint32_t rank = rank_of(step, index, local);
   char* const start =
-      text_format(ADDRESS_OF_SRUN ":%ld aml-dist;1;%s;%s;%u;%u;%d;", strtol(strstr(channel, "port=") + 5, NULL, 10),
+      text_format(ADDRESS_OF_SRUN ":%ld aml-dist;1;%.16s;%s;%u;%u;%d;", strtol(strstr(channel, "port=") + 5, NULL, 10),
                   strstr(channel, "token=") + 6, refused ? "refused" : "failed", refused ? 0 : rank,
                   refused ? 0 : local, node->task[local].wait_status);
   char* const end = text_format(";n%u", index + 1);
@@ -240,7 +245,7 @@ static bool is_report_of(const char* line, const struct node* node, uint32_t ind
 static bool is_end_of(const char* line, const struct node* node, uint32_t index, uint32_t local,
                       const struct step* step, const char* channel) {
   const uint32_t rank = rank_of(step, index, local);
-  char* const whole = text_format(ADDRESS_OF_SRUN ":%ld aml-dist;1;%s;ended;worker;%u;%d;0;%u\n",
+  char* const whole = text_format(ADDRESS_OF_SRUN ":%ld aml-dist;1;%.16s;ended;worker;%u;%d;0;%u\n",
                                   strtol(strstr(channel, "port=") + 5, NULL, 10), strstr(channel, "token=") + 6, rank,
                                   node->task[local].wait_status, step->workers);
   const bool same = rank < step->workers && strncmp(line, whole, strlen(whole)) == 0;
@@ -248,9 +253,8 @@ static bool is_end_of(const char* line, const struct node* node, uint32_t index,
   return same;
 }
 
-/* Of each task that failed srun may be told twice; of each worker's end until it answers; and of nothing else. */
+/* srun is told of each task that failed, and of each worker's end, until it answers; and of nothing else. */
 static void count_reports(struct node* node, const struct step* step, uint32_t index, const char* channel) {
-  enum { COPIES = 2 };
   bool refuses = false;
   for (uint32_t local = 0; local < node->tasks; ++local) refuses = refuses || node->task[local].status < 0;
   char* const sent = journal_take(TO_SRUN);
@@ -260,7 +264,7 @@ static void count_reports(struct node* node, const struct step* step, uint32_t i
       struct task* const task = &node->task[local];
       known = is_end_of(line, node, index, local, step, channel);
       if (known) break;
-      if (task->wait_status == 0 || task->reports == COPIES) continue;
+      if (task->wait_status == 0 || task->reports == 1) continue;
       known = is_report_of(line, node, index, local, refuses, step, channel);
       if (known) ++task->reports;
     }
@@ -287,6 +291,7 @@ void drive_node(struct node* node, const struct step* step, uint32_t index, cons
   char name[16];
   snprintf(name, sizeof name, "n%u", index + 1);
   machine_is(name);
+  machine_channel = environment_get(sent, REPORT_VARIABLE);
   struct plugin* const plugin = new_plugin(S_CTX_REMOTE, step);
   struct place place = {step, index, -1, &environment, 0};
   never_drain(plugin, HOOK_INIT, place);
@@ -304,7 +309,8 @@ void drive_node(struct node* node, const struct step* step, uint32_t index, cons
   fake_step = NULL;
   /* A file that is not locked is no lease any more: without memory for its name it may stay. */
   CHECK(machine_leases() <= leases_before || journal->faults > 0, "a lease is left behind");
-  count_reports(node, step, index, environment_get(sent, REPORT_VARIABLE));
+  count_reports(node, step, index, machine_channel);
+  machine_channel = NULL;
   environment_clear(&environment);
 
   struct environment own_after = {0};

@@ -31,10 +31,10 @@ void expect_sentences(const char* said, size_t count) {
 static bool is_channel(const char* text) {
   unsigned port = 0;
   int length = 0;
-  const bool start = sscanf(text, "1;port=%5u;token=%n", &port, &length) == 1 && length > 0;
+  const bool start = sscanf(text, "2;port=%5u;token=%n", &port, &length) == 1 && length > 0;
   const char* const token = start ? text + length : "";
-  char* const whole = text_format("1;port=%u;token=%.16s", port, token);
-  const bool right = port > 0 && port < 65536 && strspn(token, "0123456789abcdef") == 16 && strcmp(whole, text) == 0;
+  char* const whole = text_format("2;port=%u;token=%.32s", port, token);
+  const bool right = port > 0 && port < 65536 && strspn(token, "0123456789abcdef") == 32 && strcmp(whole, text) == 0;
   free(whole);
   return right;
 }

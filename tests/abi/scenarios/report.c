@@ -18,7 +18,6 @@
 
 /* Rank 0 succeeds, the others fail in different ways. */
 static const int ends[] = {0, 7, -SIGKILL, -SIGTERM};
-enum { COPIES = 2 };
 
 static struct step failing_step(void) {
   struct step step = usual_step;
@@ -42,7 +41,7 @@ void scenario_report_refused(void) {
   struct node node;
   drive_node(&node, &step, 1, &srun.environment, "pytorch");
   expect_node_refuses(&node);
-  CHECK(reports_of(&node) == 2 * COPIES, "srun is told %zu times", reports_of(&node));
+  CHECK(reports_of(&node) == 2, "srun is told %zu times", reports_of(&node));
   node_free(&node);
   /* Also where Slurm does not even give the step's numbers. */
   fault_order((struct fault_order){FAULT_GET_ITEM, 3, HOOK_INIT_POST_OPT, ANY_TASK});
@@ -50,7 +49,7 @@ void scenario_report_refused(void) {
   fault_cancel();
   CHECK(journal->faults == 1, "the fault was not met");
   expect_node_refuses(&node);
-  CHECK(reports_of(&node) == 2 * COPIES, "srun is told %zu times", reports_of(&node));
+  CHECK(reports_of(&node) == 2, "srun is told %zu times", reports_of(&node));
   node_free(&node);
   submission_free(&srun);
 }
@@ -88,7 +87,7 @@ static void drive_other_users_failures(void) {
   CHECK(run.nodes == 2, "srun does not launch");
   size_t reports = 0;
   for (uint32_t node = 0; node < run.nodes; ++node) reports += reports_of(&run.node[node]);
-  CHECK(reports == (size_t)FAILED_TASKS * COPIES, "srun is told %zu times", reports);
+  CHECK(reports == FAILED_TASKS, "srun is told %zu times", reports);
   CHECK(journal->recorder_opens_by_root == 0, "root opens %zu paths that a user can plant",
         journal->recorder_opens_by_root);
   run_free(&run);
@@ -126,7 +125,7 @@ static void check_silent(const struct step* step) {
 }
 
 void scenario_report_hostile(void) {
-#define TOKEN_DIGITS "00c0ffee00c0ffee"
+#define TOKEN_DIGITS "00c0ffee00c0ffee00c0ffee00c0ffee"
   static const char* const hostile[] = {
       "",
       "1",
@@ -134,32 +133,33 @@ void scenario_report_hostile(void) {
       ";;",
       "=",
       "%s%n%n%n",
-      "1;port=;token=",
-      "1;port=0;token=" TOKEN_DIGITS,
-      "1;port=65536;token=" TOKEN_DIGITS,
-      "1;port=-1;token=" TOKEN_DIGITS,
-      "1;port=+80;token=" TOKEN_DIGITS,
-      "1;port= 80;token=" TOKEN_DIGITS,
-      "1;port=80 ;token=" TOKEN_DIGITS,
-      "1;port=0x50;token=" TOKEN_DIGITS,
-      "1;port=18446744073709551696;token=" TOKEN_DIGITS,
-      "1;port=80;token=",
-      "1;port=80;token=0",
-      "1;port=80;token=" TOKEN_DIGITS "0",
-      "1;port=80;token=00C0FFEE00C0FFEE",
-      "1;port=80;token=0x00c0ffee00c0ff",
-      "1;port=80;token=-0c0ffee00c0ffee",
-      "1;port=80;token=" TOKEN_DIGITS ";",
-      "1;port=80;token=" TOKEN_DIGITS ";x=1",
-      "1;token=" TOKEN_DIGITS ";port=80",
-      "2;port=80;token=" TOKEN_DIGITS,
-      "1;port=80",
-      "1;token=" TOKEN_DIGITS,
-      " 1;port=80;token=" TOKEN_DIGITS,
-      "1;PORT=80;TOKEN=" TOKEN_DIGITS,
-      "1;port=80;token=" TOKEN_DIGITS "\r",
-      "1;port=80;token=\xff\xfe\x80\x01\x02\x03\x04\x05\x06\x07\x08\x0b\x0c\x0e\x0f\x10",
-      "1;port==80;token==0"};
+      "2;port=;token=",
+      "2;port=0;token=" TOKEN_DIGITS,
+      "2;port=65536;token=" TOKEN_DIGITS,
+      "2;port=-1;token=" TOKEN_DIGITS,
+      "2;port=+80;token=" TOKEN_DIGITS,
+      "2;port= 80;token=" TOKEN_DIGITS,
+      "2;port=80 ;token=" TOKEN_DIGITS,
+      "2;port=0x50;token=" TOKEN_DIGITS,
+      "2;port=18446744073709551696;token=" TOKEN_DIGITS,
+      "2;port=80;token=",
+      "2;port=80;token=0",
+      "2;port=80;token=00c0ffee00c0ffee",
+      "2;port=80;token=" TOKEN_DIGITS "0",
+      "2;port=80;token=00C0FFEE00C0FFEE00C0FFEE00C0FFEE",
+      "2;port=80;token=0x00c0ffee00c0ff00c0ffee00c0ffee",
+      "2;port=80;token=-0c0ffee00c0ffee00c0ffee00c0ffee",
+      "2;port=80;token=" TOKEN_DIGITS ";",
+      "2;port=80;token=" TOKEN_DIGITS ";x=1",
+      "2;token=" TOKEN_DIGITS ";port=80",
+      "1;port=80;token=" TOKEN_DIGITS,
+      "2;port=80",
+      "2;token=" TOKEN_DIGITS,
+      " 2;port=80;token=" TOKEN_DIGITS,
+      "2;PORT=80;TOKEN=" TOKEN_DIGITS,
+      "2;port=80;token=" TOKEN_DIGITS "\r",
+      "2;port=80;token=\xff\xfe\x80\x01\x02\x03\x04\x05\x06\x07\x08\x0b\x0c\x0e\x0f\x10",
+      "2;port==80;token==0"};
 #undef TOKEN_DIGITS
   struct step step = failing_step();
   for (size_t i = 0; i < COUNT(hostile); ++i) {
@@ -169,7 +169,7 @@ void scenario_report_hostile(void) {
     check_silent(&step);
     free(variable);
   }
-  static const char* const pieces[] = {"x", ";", "9", "1;port=80;token=", "%n"};
+  static const char* const pieces[] = {"x", ";", "9", "2;port=80;token=", "%n"};
   for (size_t i = 0; i < COUNT(pieces); ++i) {
     subject("120 kB of %s", pieces[i]);
     char* const value = text_repeat(pieces[i], 120000 / strlen(pieces[i]));
@@ -181,7 +181,7 @@ void scenario_report_hostile(void) {
   }
   subject("no option, and the variable comes from somewhere");
   step.option = NULL;
-  step.node_variables = REPORT_VARIABLE "=1;port=40123;token=00c0ffee00c0ffee\n";
+  step.node_variables = REPORT_VARIABLE "=2;port=40123;token=00c0ffee00c0ffee00c0ffee00c0ffee\n";
   check_silent(&step);
   step.option = "pytorch";
   /* The other half of the address. */
@@ -218,20 +218,21 @@ void scenario_report_heard(void) {
   check_heard((const char* const[]){refusal, REPORT, NULL}, "");
   check_heard((const char* const[]){REPORT, refusal, NULL}, "");
   char* const long_one = text_format("%s%0600d", REPORT, 0);
-  const char* const nonsense[] = {"",
-                                  "x",
-                                  "aml-dist;1;0000000000000000;failed;2;0;1792;1234;n2",
-                                  "aml-dist;2;TOKEN;failed;2;0;1792;1234;n2",
-                                  "aml-dist;1;TOKEN;killed;2;0;1792;1234;n2",
-                                  "aml-dist;1;TOKEN;failed;4;0;1792;1234;n2",
-                                  "aml-dist;1;TOKEN;failed;-1;0;1792;1234;n2",
-                                  "aml-dist;1;TOKEN;failed;2;0;0;1234;n2",
-                                  "aml-dist;1;TOKEN;failed;2;0;99999999;1234;n2",
-                                  "aml-dist;1;TOKEN;failed;2;0;1792;1234;\033[31m",
-                                  "aml-dist;1;TOKEN;failed;2;0;1792;1234;n2\naml-dist: all is well",
-                                  "%s%n%n%n;1;TOKEN;failed;2;0;1792;1234;n2",
-                                  long_one,
-                                  NULL};
+  const char* const nonsense[] = {
+      "",
+      "x",
+      "aml-dist;1;0000000000000000;failed;2;0;1792;1234;n2",
+      "aml-dist;2;0123456789abcdef;0123456789abcdef;0123456789abcdef;failed;2;0;1792;1234;n2",
+      "aml-dist;1;TOKEN;killed;2;0;1792;1234;n2",
+      "aml-dist;1;TOKEN;failed;4;0;1792;1234;n2",
+      "aml-dist;1;TOKEN;failed;-1;0;1792;1234;n2",
+      "aml-dist;1;TOKEN;failed;2;0;0;1234;n2",
+      "aml-dist;1;TOKEN;failed;2;0;99999999;1234;n2",
+      "aml-dist;1;TOKEN;failed;2;0;1792;1234;\033[31m",
+      "aml-dist;1;TOKEN;failed;2;0;1792;1234;n2\naml-dist: all is well",
+      "%s%n%n%n;1;TOKEN;failed;2;0;1792;1234;n2",
+      long_one,
+      NULL};
   check_heard(nonsense, "");
   free(long_one);
 }
@@ -248,7 +249,7 @@ void scenario_report_channel(void) {
   expect_launch(&second, true);
   const char* const one = environment_get(&first.environment, REPORT_VARIABLE);
   const char* const other = environment_get(&second.environment, REPORT_VARIABLE);
-  CHECK(one != NULL && strncmp(one, "1;port=61001;", strlen("1;port=61001;")) == 0, "srun listens at %s", one);
+  CHECK(one != NULL && strncmp(one, "2;port=61001;", strlen("2;port=61001;")) == 0, "srun listens at %s", one);
   CHECK(one != NULL && other != NULL && strcmp(one, other) != 0, "two steps share the token of %s", one);
   submission_free(&first);
   submission_free(&second);
@@ -263,7 +264,7 @@ void scenario_report_channel(void) {
   machine_busy_port = 0;
 
   /* An outer step's channel is not handed on, whatever becomes of this one. */
-  static const char* const outer[] = {REPORT_VARIABLE "=1;port=40999;token=00c0ffee00c0ffee", NULL};
+  static const char* const outer[] = {REPORT_VARIABLE "=2;port=40999;token=00c0ffee00c0ffee00c0ffee00c0ffee", NULL};
   static const char* const options[] = {NULL, "none", "pytorhc", "pytorch,node_count=77"};
   for (size_t i = 0; i < COUNT(options); ++i) {
     subject("%s", options[i] != NULL ? options[i] : "no option");

@@ -230,7 +230,7 @@ import socket
 udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 ports = [int(line.split()[1].split(":")[1], 16) for line in open("/proc/net/udp") if ":" in line.split()[0]]
 for port in ports:
-    for datagram in (b"", b"x" * 60000, b"aml-dist;1;0000000000000000;failed;1;0;9;1;node1"):
+    for datagram in (b"", b"x" * 60000, b"aml-dist;2;" + b"0000000000000000;" * 3 + b"failed;1;0;9;1;node1"):
         for _ in range(2000):
             udp.sendto(datagram, ("127.0.0.1", port))
 print("ports", len(ports))

@@ -113,6 +113,16 @@ def dead_folder(cluster, workdir):
     assert cluster.run(f"umount {folder}", on="node1").status == 0
 
 
+def test_a_file_system_that_never_answers_is_asked_less_and_less_often(cluster, workdir, dead_folder):
+    """Each look is a process that is killed after five seconds: without a back-off there would be seven in this time."""
+    log = workdir / "ours.log"
+    with recorded(cluster, "node1", log):
+        done = cluster.run(f"export AMLDIST_TRACE_DIR={dead_folder}; srun -w node1 -N1 -n1 --aml-dist=mpi,hang=1 sleep 45", user="alice")
+    assert done.status == 0, str(done)
+    looks = [call for call in of_slurmstepd(log.read_text(errors="replace")) if str(dead_folder) in call.text]
+    assert 2 <= len(looks) <= 4 and {call.user for call in looks} == {ALICE}, looks
+
+
 @pytest.mark.parametrize("kind", ["mpi", "pytorch,rdma=prefer,health=prefer"])
 def test_a_file_system_that_never_answers_holds_up_no_slurmstepd(cluster, workdir, dead_folder, kind):
     """The recorders' folder is there. The program itself does not look."""

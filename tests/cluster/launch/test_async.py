@@ -164,9 +164,9 @@ def test_one_sick_node_under_require_starts_no_program(cluster, workdir, one_sic
 
 FORGE = """import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-for token in ("0" * 16, "f" * 16, "00c0ffee00c0ffee"):
+for code in ("0" * 16, "f" * 16, "00c0ffee00c0ffee"):
     for word in ("failed;0;0;9;1;node1", "refused;0;0;256;1;node1", "ended;worker;0;0;0;2", "ended;worker;1;0;0;2", "x" * 4000):
-        s.sendto(f"aml-dist;1;{token};{word}".encode(), ("ADDRESS", 23123))
+        s.sendto(f"aml-dist;2;{code};{code};{code};{word}".encode(), ("ADDRESS", 23123))
 print("sent")
 """
 

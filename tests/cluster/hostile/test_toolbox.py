@@ -76,7 +76,7 @@ def test_a_hostile_host_file(cluster, workdir, content):
 
 
 FORGED = ["SLURM_STEP_NUM_TASKS=4294967295", "SLURM_STEP_NODELIST=n[1-99999999]", "SLURM_HET_SIZE=99999999",
-          "SLURM_STEP_TASKS_PER_NODE=1(x99999999)", "SLURM_AMLDIST_REPORT=1;port=1;token=x", "SLURM_PROCID=-1",
+          "SLURM_STEP_TASKS_PER_NODE=1(x99999999)", "SLURM_AMLDIST_REPORT=2;port=1;token=x", "SLURM_PROCID=-1",
           "SLURM_AMLDIST_LAUNCH=1;step=1.0;addr=evil;ports=1-2;map=(vector,(0,1,2))", "AMLDIST_HIDDEN_SLURM_NTASKS=%n",
           "NODE_RANK=", "LD_PRELOAD=/nowhere/evil.so"]
 LONG = "; ".join(f"export {name}=$(head -c 100000 /dev/zero | tr '\\0' '{piece}')"

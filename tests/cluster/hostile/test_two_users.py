@@ -102,8 +102,10 @@ def test_a_stranger_cannot_report_a_failure_or_end_servers(cluster, workdir):
             "s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n"
             f"words={words!r}\n"
             "for port in ports:\n"
-            " for token in ('0'*16,'f'*16,'00c0ffee00c0ffee'):\n"
-            "  for word in words: s.sendto(f'aml-dist;1;{token};{word}'.encode(),('127.0.0.1',port))\n"
+            " for code in ('0'*16,'f'*16,'00c0ffee00c0ffee'):\n"
+            "  for word in words:\n"
+            "   s.sendto(f'aml-dist;1;{code};{word}'.encode(),('127.0.0.1',port))\n"
+            "   s.sendto(f'aml-dist;2;{code};{code};{code};{word}'.encode(),('127.0.0.1',port))\n"
             "print('sent')\n")
     forged = cluster.run(f"/usr/bin/python3 - <<'END'\n{send}\nEND", user="bob")
     assert forged.out == "sent\n", str(forged)
