@@ -5,6 +5,7 @@ hardware, and the edges.
 """
 
 import json
+import shlex
 import subprocess
 
 import pytest
@@ -173,6 +174,18 @@ def test_gpus_against_tasks(tool, gpus, tasks, verdict, words):
     assert rows["accelerate", "srun"]["environment"] == "MULTI_GPU", "LOCAL_RANK is its trigger"
 
 
+@pytest.mark.parametrize("option, tasks, changes, verdict, gpus, words", [
+    ("pytorch", 2, ["CUDA_VISIBLE_DEVICES=MIG-a,MIG-b"], "warns", "1 GPU", "lists 2 devices, but a process sees one MIG instance only"),
+    ("pytorch,launch=per-node", 1, ["CUDA_VISIBLE_DEVICES=MIG-a,MIG-b"], "warns", "1 GPU", "one MIG instance only"),
+    ("pytorch", 4, ["CUDA_VISIBLE_DEVICES=0,1,2,3", "SLURM_STEP_GPUS=1"], "warns", "1 GPU", "but Slurm has bound 1 (SLURM_STEP_GPUS)"),
+    ("pytorch", 2, ["ROCR_VISIBLE_DEVICES=4,5", "HIP_VISIBLE_DEVICES=0,1"], "fine", "2 GPUs", ""),
+    ("pytorch", 2, ["ROCR_VISIBLE_DEVICES=4,5", "HIP_VISIBLE_DEVICES=0,4"], "warns", "1 GPU", "of which 1 exist within the 2 of ROCR"),
+])
+def test_gpus_are_counted_as_the_runtime_counts_them(tool, option, tasks, changes, verdict, gpus, words):
+    row = doctor(tool, f"--aml-dist={option}", "--nodelist=n[1-2]", f"--tasks-per-node={tasks}", *changed(*changes))["gpus", "-"]
+    assert (row["verdict"], row["environment"]) == (verdict, gpus) and words in row["reason"], row
+
+
 def test_jax_and_a_gpu_that_the_task_does_not_see(tool):
     arguments = ["--aml-dist=jax", *TWO_BY_TWO, "--task", "3", "--gpus-per-node", "1"]
     assert doctor(tool, *arguments)["jax", "srun"]["verdict"] == "fine"
@@ -198,6 +211,23 @@ def test_a_refused_step_is_a_row(tool):
     rows = doctor(tool, "--aml-dist=pytorch,launch=per-node", *TWO_BY_TWO, status=1)
     assert list(rows) == [("aml-dist", "srun")]
     assert "launch=per-node starts one launcher per node" in rows["aml-dist", "srun"]["reason"]
+
+
+@pytest.mark.parametrize("option, tasks, words, verdict, reason, remedy", [
+    ("pytorch", 8, "torchrun --nproc_per_node=8 t.py", "fails", "8 tasks on the node, each of which would start 8 processes (torchrun)",
+     "use launch=per-node with --ntasks-per-node=1"),
+    ("pytorch", 8, "bash -c 'cd x && deepspeed t.py'", "fails", "8 tasks on the node, each of which would start a node's processes",
+     "leave deepspeed out (srun starts every process), or start it outside srun"),
+    ("pytorch,launch=per-node", 1, "composer -n 8 t.py", "fails", "composer on each of 2 nodes is not told of the others", "write bash"),
+    ("pytorch,launch=per-node", 1, "torchrun t.py", "fine", "", ""),
+    ("mpi", 2, "python t.py", "fine", "", ""),
+    ("pytorch", 8, "accelerate launch --config_file c t.py", "warns", "8 tasks on the node", "use launch=per-node"),
+])
+def test_a_launcher_as_the_program_is_judged_as_srun_does(tool, option, tasks, words, verdict, reason, remedy):
+    rows = doctor(tool, f"--aml-dist={option}", "--nodelist=n[1-2]", f"--tasks-per-node={tasks}", "--framework=gpus", "--",
+                  *shlex.split(words))
+    row = next(row for (name, _), row in rows.items() if name == "command")
+    assert row["verdict"] == verdict and row["reason"].startswith(reason) and row["remedy"].startswith(remedy), row
 
 
 ENVIRONMENT = {"SLURM_JOB_ID": "9", "SLURM_PROCID": "1", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "2", "SLURM_STEP_NUM_TASKS": "2",

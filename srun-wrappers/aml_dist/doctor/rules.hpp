@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "aml_dist/doctor/framework_result.hpp"
 #include "aml_dist/doctor/task_context.hpp"
@@ -43,6 +44,8 @@ struct Launch {
 Launch start_torchrun(const TaskContext& here);
 Launch start_torch_launch(const TaskContext& here);
 Launch start_accelerate_launch(const TaskContext& here);
+/// The step's program: a launcher must not make several worlds.
+FrameworkResult examine_command(const TaskContext& here, const std::vector<std::string>& words);
 
 /// Why processes with RANK, WORLD_SIZE and MASTER_* cannot meet; nullopt if no reason is known.
 [[nodiscard]] std::optional<Problem> meeting_problem(const TaskContext& here);
