@@ -89,6 +89,9 @@ def test_a_framework_alone_is_fine_where_the_step_is(tool, option, framework):
 
 @pytest.mark.parametrize("kind, changes, framework, verdict, words", [
     ("pytorch", ["MASTER_PORT=70000"], "torch", "fails", "70000 is not a port"),
+    ("pytorch", ["MASTER_ADDR=n2"], "torch", "hangs", "the master is n2, but rank 0 is on n1: nobody listens there"),
+    ("jax", ["JAX_COORDINATOR_ADDRESS=n2:20000"], "jax", "hangs", "the master is n2, but rank 0 is on n1"),
+    ("pytorch", ["MASTER_ADDR=n2.cluster.example"], "lightning", "hangs", "but rank 0 is on n1"),
     ("pytorch", ["RANK=two"], "torch", "fails", "RANK is 'two', not a number"),
     ("pytorch", ["LOCAL_SIZE=4"], "deepspeed", "hangs", "LOCAL_SIZE equals WORLD_SIZE"),
     ("pytorch", ["SLURM_NNODES=1"], "lightning", "fails", "SLURM_NNODES=1 but the step has 2 nodes"),
@@ -244,6 +247,17 @@ def test_a_saved_environment(tool, tmp_path, separator):
     done = subprocess.run([str(tool.path), "doctor", "--json", "--env-file", "-", "--framework", "torch", "--launcher", "srun"],
                           input=saved.read_bytes(), capture_output=True, timeout=60, check=False)
     assert done.returncode == 0 and json.loads(done.stdout)[0] == row
+
+
+@pytest.mark.parametrize("own, rank, master, verdict", [
+    ("n1", "0", "n2", "hangs"), ("n2", "1", "n2", "hangs"), ("n2", "1", "n1", "fine"), ("n1", "0", "n1.cluster", "fine"),
+    ("n1", "0", "n9", "fine"), ("n1", "0", "10.0.0.2", "fine"), ("n3", "2", "n2", "fine")])
+def test_a_master_that_is_not_rank_zeros_host_in_a_task(tool, tmp_path, own, rank, master, verdict):
+    env = ENVIRONMENT | {"SLURMD_NODENAME": own, "SLURM_PROCID": rank, "RANK": rank, "NODE_RANK": rank, "MASTER_ADDR": master,
+                         "SLURM_STEP_NODELIST": "n[1-3]", "WORLD_SIZE": "3", "SLURM_NTASKS": "3", "SLURM_STEP_NUM_TASKS": "3"}
+    (tmp_path / "saved").write_text("\0".join(f"{name}={value}" for name, value in env.items()))
+    row = doctor(tool, "--env-file", str(tmp_path / "saved"), "--framework", "torch", "--launcher", "srun")["torch", "srun"]
+    assert row["verdict"] == verdict, row
 
 
 def test_the_environment_that_env_really_writes(tool, tmp_path):

@@ -51,8 +51,9 @@ std::optional<DeviceList> deciding_list(const EnvironmentReader& environment) {
   const auto inner = rocr ? std::array{"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}
                           : std::array{"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"};
   for (const char* const name : inner) {
-    // Slurm sets the same list in all variables where gres.conf does not tell it the vendor.
-    if (auto value = environment(name); value && value != rocr) return DeviceList{name, std::move(*value), outer};
+    // Slurm sets its list in both variables where gres.conf does not tell it the vendor.
+    const bool is_slurms = name == inner.back() && environment(name) == rocr;
+    if (auto value = environment(name); value && !is_slurms) return DeviceList{name, std::move(*value), outer};
   }
   for (const char* const name : {"ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "SLURM_STEP_GPUS"}) {
     if (auto value = environment(name)) return DeviceList{name, std::move(*value)};

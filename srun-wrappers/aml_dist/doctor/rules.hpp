@@ -55,6 +55,8 @@ FrameworkResult examine_command(const TaskContext& here, const std::vector<std::
 [[nodiscard]] std::optional<Problem> first_host_problem(const TaskContext& here, std::string_view framework,
                                                         std::string_view list, const std::string& host,
                                                         std::string_view remedy);
+/// Why nobody listens at this master, a node of the step that is not rank 0's; nullopt as far as this task knows both.
+[[nodiscard]] std::optional<Problem> foreign_master(const TaskContext& here, const std::string& address);
 /// The port that Lightning and Ignite derive from the job's number.
 [[nodiscard]] std::string port_of_job(const TaskContext& here);
 /// Whether Open MPI ends the process in MPI_Init.
