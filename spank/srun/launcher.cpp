@@ -205,7 +205,8 @@ void remove_outer_step() {
 Result<void> refuse_several_worlds(const launch::Spec& spec, const launch::TaskMap& map, const Handle& handle) {
   const auto launcher = launch::find_launcher(std::span<const std::string>(handle.command()));
   if (!launcher) return {};
-  const auto warning = check_launcher(spec, map, *launcher, own_variable);
+  const auto warning =
+      check_launcher(spec, {map.size(), map.nodes(), map.most_tasks_on_a_node()}, *launcher, own_variable);
   if (!warning) return warning.error();
   if (!warning->empty()) tell_user(*warning);
   return {};

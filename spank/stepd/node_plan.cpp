@@ -14,14 +14,31 @@ namespace {
 
 using text::concat;
 
+using Where = launch::NameTarget::Where;
+
+/// On rank 0's node: what is wrong with a host that the user set as the master; empty: nothing. A server elsewhere may
+/// be meant.
+std::string doubt_of(const std::string& master, const NodeFacts& facts) {
+  const launch::Placement& placement = facts.step.placement;
+  const std::string host = placement.master_host();
+  if (!facts.target_of || facts.step.ranks.empty() || facts.step.ranks.front() != 0 || master == host) return {};
+  const launch::NameTarget target = facts.target_of(master);
+  const std::string rank_zero = concat({"rank 0 is on ", host});
+  if (target.where == Where::nowhere) return concat({"nobody resolves that name on ", host, ", where rank 0 is"});
+  if (target.where != Where::elsewhere) return {};
+  return target.address == master ? concat({rank_zero, ", which does not have that address"})
+                                  : concat({"it is ", target.address, ", and ", rank_zero});
+}
+
 Result<launch::StepPlan> plan_step(const NodeFacts& facts, const launch::Spec& spec,
                                    const EnvironmentReader& environment, std::vector<std::string>& notes) {
   const StepReading& step = facts.step;
   if (auto status = check_counts(spec, step.placement.map); !status) return status.error();
-  auto rendezvous = settle(
-      spec,
-      {step.address, step.ports, launch::read_job_name(environment, step.job_id), facts.items.step_id, step.peers},
-      environment, notes);
+  auto rendezvous =
+      settle(spec,
+             {step.address, step.ports, launch::read_job_name(environment, step.job_id), facts.items.step_id,
+              step.peers, [&facts](const std::string& master) { return doubt_of(master, facts); }},
+             environment, notes);
   if (!rendezvous) return rendezvous.error();
   return launch::StepPlan{spec, step.placement, std::move(*rendezvous),
                           concat({std::to_string(facts.items.job_id), ".", std::to_string(facts.items.step_id)})};
@@ -31,9 +48,8 @@ Result<launch::StepPlan> plan_step(const NodeFacts& facts, const launch::Spec& s
 bool master_is_ours(const launch::Rendezvous& meet, const NodePlan& plan, const NodeFacts& facts) {
   if (meet.address_origin == launch::Origin::computed || meet.address == plan.host) return true;
   if (meet.address.starts_with(concat({plan.host, "."}))) return true;
-  const auto literal = Ipv4::parse(meet.address);
-  if (!literal || literal->is_loopback()) return literal.has_value();
-  return std::ranges::find(facts.own_addresses, IpAddress(*literal)) != facts.own_addresses.end();
+  const Where where = facts.target_of ? facts.target_of(meet.address).where : Where::unknown;
+  return where == Where::here || where == Where::loopback;
 }
 
 /// Ports that this node's ranks will listen on: rank 0's, for TensorFlow one for each task, for Ray a block on each
@@ -78,11 +94,26 @@ void plan_stand_in(NodePlan& plan, const NodeFacts& facts, const EnvironmentRead
   plan.stands_in = plan.stands_in && link;
 }
 
-/// For nodes whose own name is loopback (Debian's 127.0.1.1 in /etc/hosts): Gloo would look it up, and is told the
-/// interface.
+/// "is 127.0.1.1 on node1".
+std::string said_of(const launch::NameTarget& target, const std::string& host) {
+  if (target.where == Where::unknown) return concat({"is not answered by the name service on ", host});
+  return target.where == Where::nowhere ? concat({"does not resolve on ", host})
+                                        : concat({"is ", target.address, " on ", host});
+}
+
+/// For nodes whose own name does not lead to them (Debian's 127.0.1.1 in /etc/hosts, a name that nobody resolves): Gloo
+/// would look it up, and is told the interface. JAX takes no such word.
 void plan_gloo_interface(NodePlan& plan, const NodeFacts& facts, const EnvironmentReader& environment) {
-  if (!facts.own_name_is_loopback || !facts.peer || facts.peer->is_loopback()) return;
+  if (!facts.target_of || !facts.peer || facts.peer->is_loopback()) return;
+  const launch::NameTarget own = facts.target_of(facts.own_name);
+  if (own.where == Where::here) return;
   plan.step.gloo_interface = facts.interface_to_peer;
+  if (plan.step.spec.kind == launch::Kind::jax) {
+    plan.note_without_gpus =
+        concat({"the node's own name ", facts.own_name, " ", said_of(own, plan.host),
+                ", and JAX on CPUs gives that to its peers, which may wait for ever: give the name its real address in "
+                "/etc/hosts on all nodes"});
+  }
   const auto chosen = environment("GLOO_SOCKET_IFNAME");
   if (!chosen || *chosen == facts.interface_to_peer) return;
   plan.notes.push_back(
@@ -90,15 +121,19 @@ void plan_gloo_interface(NodePlan& plan, const NodeFacts& facts, const Environme
               facts.interface_to_peer}));
 }
 
-/// On rank 0's node: MASTER_ADDR must not be loopback where other nodes have to reach it.
+/// On rank 0's node: a name in MASTER_ADDR must lead to this node, and not by loopback, where other nodes have to reach
+/// it.
 Result<void> check_master_address(const NodePlan& plan, const NodeFacts& facts) {
   const launch::Rendezvous& meet = plan.step.rendezvous;
-  const bool is_loopback = facts.address_in_hosts && facts.address_in_hosts->is_loopback();
-  if (meet.address_origin == launch::Origin::computed && is_loopback) {
-    return Error{
-        Errc::unavailable,
-        concat({"MASTER_ADDR=", meet.address, " is ", facts.address_in_hosts->to_string(), " in /etc/hosts on ",
-                plan.host, ", so the other nodes could not reach it: use master_addr=ip, or correct that file"})};
+  const bool one_machine = facts.peer && facts.peer->is_loopback();  // several slurmd
+  const bool is_name = meet.address_origin == launch::Origin::computed && !Ipv4::parse(meet.address) &&
+                       !launch::interface_to_ask(meet.address) && !one_machine;
+  const auto target = is_name && facts.target_of ? facts.target_of(meet.address) : launch::NameTarget{Where::here};
+  if (target.where != Where::here && target.where != Where::unknown) {
+    return Error{Errc::unavailable,
+                 concat({"MASTER_ADDR=", meet.address, " ", said_of(target, plan.host),
+                         ", rank 0's node, so the other nodes could not reach it: use master_addr=ip, or correct "
+                         "/etc/hosts or the name service"})};
   }
   launch::NetworkView network;
   network.address_of_node = [&facts](const std::string&) -> Result<Ipv4> {

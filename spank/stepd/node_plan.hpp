@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "base/os/answer_as_user.hpp"
 #include "base/text/result.hpp"
 #include "launch/frameworks/task_environment.hpp"
+#include "launch/rendezvous/name_target.hpp"
 #include "launch/site/trace_policy.hpp"
 #include "spank/slurm/step_reader.hpp"
 #include "spank/stepd/fabric_plan.hpp"
@@ -25,8 +27,9 @@ struct NodeFacts {
   bool has_srun = true;                       ///< false: no srun waits for the step
   std::string trace_libraries = {};           ///< folder of what is loaded into tasks for a trace; empty: not installed
   std::vector<IpAddress> own_addresses = {};  ///< of this node, by which others reach it
-  bool own_name_is_loopback = false;          ///< in /etc/hosts, as on a stock Debian
-  std::optional<Ipv4> address_in_hosts = {};  ///< of the name that step.address is, in /etc/hosts
+  std::string own_name = {};                  ///< as gethostname() has it
+  /// Where a name or an address leads on this node.
+  std::function<launch::NameTarget(const std::string& name)> target_of = {};
   std::optional<Ipv4> peer = {};              ///< another node's address; nullopt: there is none, or Slurm has none
   std::string interface_to_peer = {};         ///< empty: not known
   Result<Ipv4> address_of_stand_in = Ipv4{};  ///< where no srun waits: of the node that stands in for it
@@ -41,6 +44,7 @@ struct NodePlan {
   std::vector<std::uint32_t> ranks = {};        ///< of this node; empty where only its tasks will know
   std::vector<std::uint16_t> ports = {};        ///< to claim, because this node's ranks will listen there
   std::vector<std::string> notes = {};          ///< lines for the user, told by rank 0
+  std::string note_without_gpus = {};           ///< likewise, if it sees no GPU; empty: nothing
   std::optional<FabricWishes> fabric = {};      ///< nullopt: nobody wants the fabric verified
   launch::TraceChoice trace = {};               ///< whether the tasks' calls are recorded
   std::string trace_libraries = {};             ///< as in the facts

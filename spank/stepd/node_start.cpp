@@ -1,6 +1,7 @@
 #include "spank/stepd/node_start.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/net/own_network.hpp"
 #include "base/net/socket.hpp"
@@ -60,11 +61,6 @@ std::optional<NodeStart::Outcome> outcome_without_plan(const StepRequest& reques
 
 // ---- facts ----
 
-bool is_loopback_in_hosts(std::string_view name) {
-  const auto address = hosts_file_address(name);
-  return address && address->is_loopback();
-}
-
 /// The address of another node of the step; nullopt when Slurm has none.
 std::optional<Ipv4> address_of_a_peer(const launch::Placement& placement, std::uint32_t node) {
   const std::uint32_t peer = placement.map.node_at(placement.map.node_rank_of(node) == 0 ? 1 : 0);
@@ -72,15 +68,17 @@ std::optional<Ipv4> address_of_a_peer(const launch::Placement& placement, std::u
   return address ? std::optional(*address) : std::nullopt;
 }
 
-/// What decides about MASTER_ADDR and Gloo where there are several nodes. No name server is asked: slurmstepd must not
-/// wait for one.
+/// What decides about MASTER_ADDR and Gloo. slurmstepd must not wait for a name server that does not answer.
 void read_network(NodeFacts& facts) {
-  const auto& [placement, address, ports, job_id, ranks, features, peers] = facts.step;
-  if (ranks.empty() || placement.map.nodes() == 1) return;
-  facts.own_name_is_loopback = is_loopback_in_hosts(own_host_name());
-  if (!Ipv4::parse(address)) facts.address_in_hosts = hosts_file_address(address);
-  facts.peer = address_of_a_peer(placement, placement.map.node_of(ranks.front()));
-  if (!facts.own_name_is_loopback || !facts.peer) return;
+  constexpr std::chrono::milliseconds patience{1500};
+  facts.target_of = [own = facts.own_addresses, user = facts.user](const std::string& name) {
+    return launch::look_up_target(name, own, user, patience);
+  };
+  const launch::Placement& placement = facts.step.placement;
+  if (facts.step.ranks.empty() || placement.map.nodes() == 1) return;
+  facts.own_name = own_host_name();
+  facts.peer = address_of_a_peer(placement, placement.map.node_of(facts.step.ranks.front()));
+  if (!facts.peer) return;
   if (auto interface = interface_towards(*facts.peer)) facts.interface_to_peer = std::move(*interface);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/text/text.hpp"
 #include "launch/frameworks/advice.hpp"
+#include "launch/frameworks/visible_gpus.hpp"
 #include "launch/option/settings.hpp"
 #include "launch/placement/identity.hpp"
 #include "spank/slurm/output.hpp"
@@ -98,6 +99,8 @@ Result<void> put_below_monitor(const step::SrunLink& srun, const Handle& handle,
 void tell_notes(const NodeStart& node, const Handle& handle) {
   const NodePlan& plan = *node.plan();
   for (const std::string& note : plan.notes) tell_step(note);
+  const bool sees_gpus = launch::visible_gpus(handle.environment()).value_or(0) > 0;
+  if (!plan.note_without_gpus.empty() && !sees_gpus) tell_step(plan.note_without_gpus);
   advise(plan.step, handle.environment());
   if (const auto note = trace_note(plan, handle)) tell_step(*note);
   if (const auto note = unwatched_note(plan, node.has_srun && node.srun.has_value())) tell_step(*note);

@@ -1,6 +1,7 @@
 // What a node plans from its facts: no Slurm, no network, no file.
 #include "spank/stepd/node_plan.hpp"
 
+#include "base/text/text.hpp"
 #include "launch/option/spec.hpp"
 #include "support.hpp"
 
@@ -9,6 +10,7 @@ namespace {
 
 using testing::environment;
 using testing::Variables;
+using text::concat;
 
 constexpr std::uint16_t master_port = 20100;
 const Variables with_token = {{step::report_variable, step::ReportChannel{9, 0xabc}.to_string()},
@@ -28,6 +30,11 @@ NodeFacts facts_of(std::vector<std::uint32_t> ranks) {
                    std::move(ranks),
                    {},
                    {}},
+          .target_of =
+              [](const std::string& name) {
+                return name == "10.0.0.1" ? launch::NameTarget{launch::NameTarget::Where::here, name}
+                                          : launch::NameTarget{launch::NameTarget::Where::elsewhere, name};
+              },
           .peer = Ipv4::parse("10.0.0.2")};
 }
 
@@ -111,29 +118,95 @@ TEST(NodePlan, SaysOnOneNodeThatNobodyCanStandInForSrun) {
   }
 }
 
+using Where = launch::NameTarget::Where;
+
+/// Facts of a node on which names lead where `names` says, and its own, node1, to `own`.
+NodeFacts facts_with(launch::NameTarget own, std::map<std::string, launch::NameTarget> names = {},
+                     std::vector<std::uint32_t> ranks = {0, 1}) {
+  NodeFacts facts = facts_of(std::move(ranks));
+  facts.own_name = "node1";
+  facts.interface_to_peer = "eth1";
+  names.emplace("node1", std::move(own));
+  facts.target_of = [names = std::move(names)](const std::string& name) {
+    const auto found = names.find(name);
+    return found != names.end() ? found->second : launch::NameTarget{Where::nowhere};
+  };
+  return facts;
+}
+
+const launch::NameTarget here = {Where::here, "10.0.0.1"};
+const launch::NameTarget debian = {Where::loopback, "127.0.1.1"};
+const launch::NameTarget foreign = {Where::elsewhere, "10.9.9.9"};
+const launch::NameTarget nowhere = {Where::nowhere};
+const launch::NameTarget unanswered = {Where::unknown};
+
 TEST(NodePlan, RefusesAMasterThatOtherNodesCannotReach) {
-  NodeFacts facts = facts_of({0, 1});
-  facts.step.address = "node1";
-  facts.address_in_hosts = Ipv4::parse("127.0.1.1");
-  const auto by_name = planned(facts);
-  ASSERT_FALSE(by_name);
-  EXPECT_EQ(by_name.error().message,
-            "MASTER_ADDR=node1 is 127.0.1.1 in /etc/hosts on node1, so the other nodes could not reach it: use "
-            "master_addr=ip, or correct that file");
+  struct Case {
+    launch::NameTarget target;
+    const char* said;
+  };
+  const Case cases[] = {{debian, "is 127.0.1.1 on node1"},
+                        {foreign, "is 10.9.9.9 on node1"},
+                        {nowhere, "does not resolve on node1"},
+                        {here, nullptr},
+                        {unanswered, nullptr}};
+  for (const Case& each : cases) {
+    NodeFacts facts = facts_with(each.target);
+    facts.step.address = "node1";
+    const auto plan = planned(facts);
+    EXPECT_EQ(static_cast<bool>(plan), each.said == nullptr);
+    if (plan) continue;
+    EXPECT_EQ(plan.error().message, concat({"MASTER_ADDR=node1 ", each.said,
+                                            ", rank 0's node, so the other nodes could not reach it: use "
+                                            "master_addr=ip, or correct /etc/hosts or the name service"}));
+    facts.peer = Ipv4::parse("127.0.0.1");  // several slurmd on one machine
+    EXPECT_TRUE(planned(facts));
+  }
   EXPECT_FALSE(planned(facts_of({0, 1}), "pytorch", {{"MASTER_ADDR", "localhost"}}));
   EXPECT_TRUE(planned(facts_of({2, 3}), "pytorch", {{"MASTER_ADDR", "localhost"}})) << "rank 0's node says it";
 }
 
-TEST(NodePlan, TellsGlooTheInterfaceWhereTheNodesOwnNameIsLoopback) {
-  NodeFacts facts = facts_of({0, 1});
-  facts.interface_to_peer = "eth1";
-  EXPECT_EQ(planned(facts)->step.gloo_interface, "");
-  facts.own_name_is_loopback = true;
-  EXPECT_EQ(planned(facts)->step.gloo_interface, "eth1");
-  EXPECT_EQ(planned(facts)->notes.size(), 1U) << "MASTER_PORT is kept";
-  EXPECT_EQ(planned(facts, "pytorch", {{"GLOO_SOCKET_IFNAME", "ib0"}})->notes.size(), 2U);
-  facts.peer = Ipv4::parse("127.0.0.1");  // several slurmd on one machine
-  EXPECT_EQ(planned(facts)->step.gloo_interface, "");
+TEST(NodePlan, DoubtsAUsersMasterThatIsNotRankZerosHost) {
+  const std::map<std::string, launch::NameTarget> names = {{"node2", {Where::elsewhere, "10.0.0.2"}},
+                                                           {"10.0.0.2", {Where::elsewhere, "10.0.0.2"}},
+                                                           {"alias", here},
+                                                           {"10.0.0.1", here},
+                                                           {"slow", unanswered}};
+  struct Case {
+    const char* master;
+    const char* doubt;
+  };
+  const Case cases[] = {{"node1", ""},
+                        {"alias", ""},
+                        {"10.0.0.1", ""},
+                        {"slow", ""},
+                        {"node2", "it is 10.0.0.2, and rank 0 is on node1"},
+                        {"10.0.0.2", "rank 0 is on node1, which does not have that address"},
+                        {"my.host", "nobody resolves that name on node1, where rank 0 is"}};
+  for (const Case& each : cases) {
+    const std::string but = *each.doubt == '\0' ? "" : concat({", but ", each.doubt});
+    const auto by_variable = planned(facts_with(here, names), "pytorch", {{"MASTER_ADDR", each.master}});
+    EXPECT_EQ(by_variable->notes.front(), concat({"keeping your MASTER_ADDR=", each.master, " and MASTER_PORT=20100",
+                                                  but, ": unset to let aml-dist choose"}));
+    const auto by_key = planned(facts_with(here, names), concat({"pytorch,master_addr=", each.master}));
+    EXPECT_EQ(by_key->notes.size(), but.empty() ? 1U : 2U) << each.master;
+    const auto elsewhere = planned(facts_with(here, names, {2, 3}), "pytorch", {{"MASTER_ADDR", each.master}});
+    EXPECT_EQ(elsewhere->notes.front().find(", but"), std::string::npos) << "rank 0's node says it";
+  }
+}
+
+TEST(NodePlan, TellsGlooTheInterfaceWhereTheNodesOwnNameDoesNotLeadToIt) {
+  EXPECT_EQ(planned(facts_with(here))->step.gloo_interface, "");
+  for (const launch::NameTarget& own : {debian, foreign, nowhere, unanswered}) {
+    NodeFacts facts = facts_with(own);
+    EXPECT_EQ(planned(facts)->step.gloo_interface, "eth1") << own.address;
+    EXPECT_EQ(planned(facts)->notes.size(), 1U) << "MASTER_PORT is kept";
+    EXPECT_EQ(planned(facts)->note_without_gpus, "");
+    EXPECT_EQ(planned(facts, "pytorch", {{"GLOO_SOCKET_IFNAME", "ib0"}})->notes.size(), 2U);
+    EXPECT_NE(planned(facts, "jax")->note_without_gpus.find("own name node1"), std::string::npos);
+    facts.peer = Ipv4::parse("127.0.0.1");  // several slurmd on one machine
+    EXPECT_EQ(planned(facts)->step.gloo_interface, "");
+  }
 }
 
 TEST(NodePlan, TakesThePartitionsPolicies) {

@@ -50,6 +50,15 @@ void complete_shape(const launch::Spec& spec, commands::SlurmOptions& job) {
   if (!job.has("ntasks-per-node")) job.set("ntasks-per-node", "1");
 }
 
+std::optional<launch::StepShape> shape_of(const commands::SlurmOptions& job) {
+  const auto nodes = number_of(job, "nodes");
+  const auto each = number_of(job, "ntasks-per-node");
+  const auto tasks = number_of(job, "ntasks");
+  if (!nodes || (!tasks && (!each || std::uint64_t{*nodes} * *each > most_checked_tasks))) return std::nullopt;
+  return tasks ? launch::StepShape{*tasks, *nodes, (*tasks + *nodes - 1) / *nodes}
+               : launch::StepShape{*nodes * *each, *nodes, *each};
+}
+
 Result<void> check_shape(const launch::Spec& spec, const commands::SlurmOptions& job) {
   if (spec.kind == launch::Kind::none) return {};
   const auto layout = layout_of(spec, job);

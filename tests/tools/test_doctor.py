@@ -5,6 +5,7 @@ hardware, and the edges.
 """
 
 import json
+import shlex
 import subprocess
 
 import pytest
@@ -88,6 +89,9 @@ def test_a_framework_alone_is_fine_where_the_step_is(tool, option, framework):
 
 @pytest.mark.parametrize("kind, changes, framework, verdict, words", [
     ("pytorch", ["MASTER_PORT=70000"], "torch", "fails", "70000 is not a port"),
+    ("pytorch", ["MASTER_ADDR=n2"], "torch", "hangs", "the master is n2, but rank 0 is on n1: nobody listens there"),
+    ("jax", ["JAX_COORDINATOR_ADDRESS=n2:20000"], "jax", "hangs", "the master is n2, but rank 0 is on n1"),
+    ("pytorch", ["MASTER_ADDR=n2.cluster.example"], "lightning", "hangs", "but rank 0 is on n1"),
     ("pytorch", ["RANK=two"], "torch", "fails", "RANK is 'two', not a number"),
     ("pytorch", ["LOCAL_SIZE=4"], "deepspeed", "hangs", "LOCAL_SIZE equals WORLD_SIZE"),
     ("pytorch", ["SLURM_NNODES=1"], "lightning", "fails", "SLURM_NNODES=1 but the step has 2 nodes"),
@@ -173,6 +177,18 @@ def test_gpus_against_tasks(tool, gpus, tasks, verdict, words):
     assert rows["accelerate", "srun"]["environment"] == "MULTI_GPU", "LOCAL_RANK is its trigger"
 
 
+@pytest.mark.parametrize("option, tasks, changes, verdict, gpus, words", [
+    ("pytorch", 2, ["CUDA_VISIBLE_DEVICES=MIG-a,MIG-b"], "warns", "1 GPU", "lists 2 devices, but a process sees one MIG instance only"),
+    ("pytorch,launch=per-node", 1, ["CUDA_VISIBLE_DEVICES=MIG-a,MIG-b"], "warns", "1 GPU", "one MIG instance only"),
+    ("pytorch", 4, ["CUDA_VISIBLE_DEVICES=0,1,2,3", "SLURM_STEP_GPUS=1"], "warns", "1 GPU", "but Slurm has bound 1 (SLURM_STEP_GPUS)"),
+    ("pytorch", 2, ["ROCR_VISIBLE_DEVICES=4,5", "HIP_VISIBLE_DEVICES=0,1"], "fine", "2 GPUs", ""),
+    ("pytorch", 2, ["ROCR_VISIBLE_DEVICES=4,5", "HIP_VISIBLE_DEVICES=0,4"], "warns", "1 GPU", "of which 1 exist within the 2 of ROCR"),
+])
+def test_gpus_are_counted_as_the_runtime_counts_them(tool, option, tasks, changes, verdict, gpus, words):
+    row = doctor(tool, f"--aml-dist={option}", "--nodelist=n[1-2]", f"--tasks-per-node={tasks}", *changed(*changes))["gpus", "-"]
+    assert (row["verdict"], row["environment"]) == (verdict, gpus) and words in row["reason"], row
+
+
 def test_jax_and_a_gpu_that_the_task_does_not_see(tool):
     arguments = ["--aml-dist=jax", *TWO_BY_TWO, "--task", "3", "--gpus-per-node", "1"]
     assert doctor(tool, *arguments)["jax", "srun"]["verdict"] == "fine"
@@ -200,6 +216,23 @@ def test_a_refused_step_is_a_row(tool):
     assert "launch=per-node starts one launcher per node" in rows["aml-dist", "srun"]["reason"]
 
 
+@pytest.mark.parametrize("option, tasks, words, verdict, reason, remedy", [
+    ("pytorch", 8, "torchrun --nproc_per_node=8 t.py", "fails", "8 tasks on the node, each of which would start 8 processes (torchrun)",
+     "use launch=per-node with --ntasks-per-node=1"),
+    ("pytorch", 8, "bash -c 'cd x && deepspeed t.py'", "fails", "8 tasks on the node, each of which would start a node's processes",
+     "leave deepspeed out (srun starts every process), or start it outside srun"),
+    ("pytorch,launch=per-node", 1, "composer -n 8 t.py", "fails", "composer on each of 2 nodes is not told of the others", "write bash"),
+    ("pytorch,launch=per-node", 1, "torchrun t.py", "fine", "", ""),
+    ("mpi", 2, "python t.py", "fine", "", ""),
+    ("pytorch", 8, "accelerate launch --config_file c t.py", "warns", "8 tasks on the node", "use launch=per-node"),
+])
+def test_a_launcher_as_the_program_is_judged_as_srun_does(tool, option, tasks, words, verdict, reason, remedy):
+    rows = doctor(tool, f"--aml-dist={option}", "--nodelist=n[1-2]", f"--tasks-per-node={tasks}", "--framework=gpus", "--",
+                  *shlex.split(words))
+    row = next(row for (name, _), row in rows.items() if name == "command")
+    assert row["verdict"] == verdict and row["reason"].startswith(reason) and row["remedy"].startswith(remedy), row
+
+
 ENVIRONMENT = {"SLURM_JOB_ID": "9", "SLURM_PROCID": "1", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "2", "SLURM_STEP_NUM_TASKS": "2",
                "SLURM_STEP_NUM_NODES": "2", "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "n1",
                "MASTER_PORT": "20000", "NOTE": "two\nlines=of text"}
@@ -214,6 +247,17 @@ def test_a_saved_environment(tool, tmp_path, separator):
     done = subprocess.run([str(tool.path), "doctor", "--json", "--env-file", "-", "--framework", "torch", "--launcher", "srun"],
                           input=saved.read_bytes(), capture_output=True, timeout=60, check=False)
     assert done.returncode == 0 and json.loads(done.stdout)[0] == row
+
+
+@pytest.mark.parametrize("own, rank, master, verdict", [
+    ("n1", "0", "n2", "hangs"), ("n2", "1", "n2", "hangs"), ("n2", "1", "n1", "fine"), ("n1", "0", "n1.cluster", "fine"),
+    ("n1", "0", "n9", "fine"), ("n1", "0", "10.0.0.2", "fine"), ("n3", "2", "n2", "fine")])
+def test_a_master_that_is_not_rank_zeros_host_in_a_task(tool, tmp_path, own, rank, master, verdict):
+    env = ENVIRONMENT | {"SLURMD_NODENAME": own, "SLURM_PROCID": rank, "RANK": rank, "NODE_RANK": rank, "MASTER_ADDR": master,
+                         "SLURM_STEP_NODELIST": "n[1-3]", "WORLD_SIZE": "3", "SLURM_NTASKS": "3", "SLURM_STEP_NUM_TASKS": "3"}
+    (tmp_path / "saved").write_text("\0".join(f"{name}={value}" for name, value in env.items()))
+    row = doctor(tool, "--env-file", str(tmp_path / "saved"), "--framework", "torch", "--launcher", "srun")["torch", "srun"]
+    assert row["verdict"] == verdict, row
 
 
 def test_the_environment_that_env_really_writes(tool, tmp_path):

@@ -200,6 +200,30 @@ def test_a_launcher_in_the_command_is_started_once_on_each_node(aml_run, job, co
     assert ("launch=per-node" in srun_line(script(aml_run, path))) == per_node
 
 
+@pytest.mark.parametrize("text, refused", [
+    ("command: mpirun -np 8 ./x\ndistribution: {type: mpi}\nresources: {instance_count: 2}\n", "8 processes (mpirun)"),
+    ("command: mpirun -np 8 ./x\ndistribution: {type: mpi}\n", ""),
+    ("command: srun ./x\ndistribution: {type: mpi}\n", "the command starts srun"),
+    ("command: llamafactory-cli train c\ndistribution: {type: pytorch}\nresources: {instance_count: 2}\n", "export NNODES=2"),
+    ("command: llamafactory-cli train c\ndistribution: {type: pytorch}\nresources: {instance_count: 2}\n"
+     "environment_variables: {NNODES: 2}\n", ""),
+])
+def test_a_launcher_that_would_make_several_worlds_is_refused_before_the_job_waits(aml_run, job, text, refused):
+    if refused:
+        assert refused in aml_run.refusal(USAGE, "--dry-run", job(text))
+    else:
+        script(aml_run, job(text))
+
+
+@pytest.mark.parametrize("command, signal_option, wanted", [
+    ("python t.py | tee log", "USR1@70", "USR1"), ("a; b", "R:SIGUSR2@70", "SIGUSR2"), ("a && b", "10", "10"),
+    ("python t.py", "USR1@70", None), ("a; b", "B:USR1@70", None), ("a; b", "$(x)@70", None),
+])
+def test_a_signal_before_the_limit_is_for_the_ranks(aml_run, job, command, signal_option, wanted):
+    text = script(aml_run, job(f"command: {command}\n"), f"--signal={signal_option}")
+    assert ("command='trap : " in text) == (wanted is not None) and (wanted is None or f"trap : {wanted}; " in text)
+
+
 @pytest.mark.parametrize("words, option", [
     (["torchrun", "--nproc_per_node=4", "train.py"], "pytorch,launch=per-node"),
     (["/opt/bin/torchrun", "train.py"], "pytorch,launch=per-node"),
@@ -436,6 +460,11 @@ def test_an_instance_type_that_is_not_in_the_table(aml_run, job):
     (["--tasks-per-node=-1", "--", "x"], "invalid value '-1' for --ntasks-per-node"), (["-N"], "--nodes needs a value"),
     (["--hold=yes", "--", "x"], "--hold takes no value"), (["--set", "x", "a.yml"], "write PATH=VALUE"),
     (["--set", "a=b", "--", "x"], "--set changes a job file"), (["--wait", "-a", "1-3", "--", "x"], "--array makes many"),
+    (["-N2", "--", "srun", "-n8", "python", "t.py"], "the command starts srun, which aml-run does itself: leave srun out"),
+    (["-N2", "--", "env", "A=b", "bash", "-c", "cd x && srun y"], "the command starts srun"),
+    (["-N2", "--kind", "mpi", "--", "mpirun", "-np", "8", "x"], "2 tasks on 2 nodes, each of which would start 8 processes (mpirun)"),
+    (["-N2", "--", "composer", "-n", "8", "t.py"], "composer on each of 2 nodes is not told of the others and would make 2 worlds"),
+    (["-N2", "--tasks-per-node=8", "--kind", "tensorflow", "--", "horovodrun", "-np", "8", "x"], "8 tasks on the node, each of which"),
     (["--kind", "pytorch,launch=per-node", "--tasks-per-node=4", "--", "torchrun"], "one launcher per node but a node has 4 tasks"),
     (["--kind", "pytorch,process_count=8", "-N2", "--tasks-per-node=2", "--", "x"], "process_count=8 but the step has 4 tasks"),
     (["--kind", "mpi,node_count=3", "-N2", "--", "x"], "node_count=3 but the step has 2 nodes"),

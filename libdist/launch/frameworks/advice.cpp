@@ -10,10 +10,13 @@ using text::concat;
 
 std::optional<std::string> gpu_advice(const Spec& spec, const Identity& identity,
                                       const EnvironmentReader& environment) {
+  if (auto unseen = unseen_gpus(environment)) return unseen;
+  return gpu_advice(spec, identity.local_size, visible_gpus(environment).value_or(0));
+}
+
+std::optional<std::string> gpu_advice(const Spec& spec, std::uint32_t tasks, std::uint32_t gpus) {
   // A launcher is one task and uses all GPUs that it sees. JAX gets its devices explicitly.
   if (spec.launch == Launch::per_node || spec.kind == Kind::jax) return std::nullopt;
-  const std::uint32_t gpus = visible_gpus(environment).value_or(0);
-  const std::uint32_t tasks = identity.local_size;
   if (gpus == 0 || gpus == tasks) return std::nullopt;
   const std::string sees = concat({"each task sees ", text::count(gpus, "GPU")});
   const std::string last = std::to_string(tasks - 1);

@@ -2,6 +2,7 @@
 // step.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -14,6 +15,8 @@ namespace amldist::launch {
 /// Warns if a node's tasks, the GPUs that a task sees, and LOCAL_RANK do not fit. `environment` is rank 0's.
 [[nodiscard]] std::optional<std::string> gpu_advice(const Spec& spec, const Identity& identity,
                                                     const EnvironmentReader& environment);
+/// The same for `tasks` on a node, of which each sees `gpus`.
+[[nodiscard]] std::optional<std::string> gpu_advice(const Spec& spec, std::uint32_t tasks, std::uint32_t gpus);
 
 /// Warns about an mpi step without PMIx or PMI: every process would run alone or fail in MPI_Init.
 [[nodiscard]] std::optional<std::string> mpi_advice(const Spec& spec, const Identity& identity,

@@ -3,7 +3,7 @@
 //
 //   torchrun, python -m torch.distributed.run     a node's processes; told the node by --node_rank and --nnodes
 //   accelerate launch, fabric run, composer, ...  the same with flags of their own
-//   mpirun, horovodrun, deepspeed                 the processes of all nodes, from one of them
+//   mpirun, horovodrun, deepspeed, srun           the processes of all nodes, from one of them
 //
 // As the program of each of several tasks they would make as many worlds, and no process would know of it.
 #pragma once
@@ -17,7 +17,6 @@
 #include "base/text/environment.hpp"
 #include "base/text/result.hpp"
 #include "launch/option/spec.hpp"
-#include "launch/placement/task_map.hpp"
 
 namespace amldist::launch {
 
@@ -31,12 +30,22 @@ enum class LauncherReach {
 struct LauncherCommand {
   std::string_view name = {};  ///< as users write it: "torchrun", "accelerate launch"
   LauncherReach reach = LauncherReach::node;
-  std::string processes = {};      ///< how many it starts, as written; empty: it decides
-  std::string nodes = {};          ///< of how many nodes it is told, as written; empty: of none
-  std::string node_rank = {};      ///< likewise which node it is on
-  bool has_meeting_point = false;  ///< its processes find each other by a store of their own (--rdzv_endpoint)
-  bool is_alone = false;           ///< told to take its node for the only one (--standalone)
-  bool has_config = false;         ///< a file may say the rest
+  std::string processes = {};            ///< how many it starts, as written; empty: it decides
+  std::string nodes = {};                ///< of how many nodes it is told, as written; empty: of none
+  std::string node_rank = {};            ///< likewise which node it is on
+  bool has_meeting_point = false;        ///< its processes find each other by a store of their own (--rdzv_endpoint)
+  bool is_alone = false;                 ///< told to take its node for the only one (--standalone)
+  bool has_config = false;               ///< a file may say the rest
+  bool is_guarded = false;               ///< the line has asked for the task's number: `[ $RANK != 0 ] || mpirun ...`
+  std::string_view nodes_flag = {};      ///< by which it is told of other nodes: "num-nodes"
+  std::string_view nodes_variable = {};  ///< or the variable: "PET_NNODES"
+};
+
+/// As far as it matters for launchers.
+struct StepShape {
+  std::uint32_t tasks = 1;
+  std::uint32_t nodes = 1;
+  std::uint32_t most_on_a_node = 1;
 };
 
 /// The launcher that a command starts, also behind env, numactl, nsys, uv run, conda run and their like, in `bash -c`
@@ -49,7 +58,7 @@ struct LauncherCommand {
 /// What becomes of a step whose tasks are launchers. An error: the step must not start, since several worlds would run
 /// or wait for each other. A text: a warning, for what may be meant. An empty text: nothing to say. `environment` is
 /// the user's: variables (PET_NNODES) stand for flags.
-[[nodiscard]] Result<std::string> check_launcher(const Spec& spec, const TaskMap& map, const LauncherCommand& command,
-                                                 const EnvironmentReader& environment);
+[[nodiscard]] Result<std::string> check_launcher(const Spec& spec, const StepShape& step,
+                                                 const LauncherCommand& command, const EnvironmentReader& environment);
 
 }  // namespace amldist::launch

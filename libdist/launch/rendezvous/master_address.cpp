@@ -1,15 +1,9 @@
 #include "launch/rendezvous/master_address.hpp"
 
-#include <arpa/inet.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <cstring>
-#include <memory>
 #include <vector>
 
+#include "base/net/name_lookup.hpp"
 #include "base/net/own_network.hpp"
 #include "base/os/environment.hpp"
 #include "base/os/whole_file.hpp"
@@ -42,6 +36,13 @@ Result<Ipv4> beyond_loopback(const std::string& host, Ipv4 loopback, const std::
   return source;
 }
 
+Result<void> check_network(const SitePolicy& policy, const std::string& name, Ipv4 address) {
+  if (!policy.network || policy.network->contains(address)) return {};
+  return Error{Errc::mismatch, concat({"the host ", quote(name), " has the address ", address.to_string(),
+                                       ", outside the site's network ", policy.network->to_string(),
+                                       ": ask the administrator to set suffix= or network="})};
+}
+
 /// The address of a node by the site's rules. Never loopback when the step has nodes with other addresses.
 Result<Ipv4> address_of(const SitePolicy& policy, const Placement& placement, std::uint32_t node,
                         const NetworkView& network) {
@@ -55,11 +56,7 @@ Result<Ipv4> address_of(const SitePolicy& policy, const Placement& placement, st
     address = beyond_loopback(host, *address, placement.hosts.at(peer), network);
     if (!address) return address.error();
   }
-  if (policy.network && !policy.network->contains(*address)) {
-    return Error{Errc::mismatch, concat({"the host ", quote(name), " has the address ", address->to_string(),
-                                         ", outside the site's network ", policy.network->to_string(),
-                                         ": ask the administrator to set suffix= or network="})};
-  }
+  if (auto status = check_network(policy, name, *address); !status) return status.error();
   return address;
 }
 
@@ -77,6 +74,15 @@ Result<std::string> address_on_interface(const SitePolicy& policy, const std::st
   return address->to_string();
 }
 
+/// Whether the name resolves is for rank 0's node to say: it may have another name service than this machine.
+Result<std::string> name_of(const SitePolicy& policy, const std::string& host, const NetworkView& network) {
+  std::string name = host + policy.suffix;
+  const auto address = policy.network ? network.resolve(name) : Result<Ipv4>(Error{Errc::unavailable, ""});
+  if (!address || address->is_loopback()) return name;
+  if (auto status = check_network(policy, name, *address); !status) return status.error();
+  return name;
+}
+
 /// Whether the address leads each node to itself. Connecting to 0.0.0.0 does so too.
 bool means_oneself(std::string_view address) {
   if (const auto literal = Ipv4::parse(address)) return literal->is_loopback() || literal->bits == 0;
@@ -86,19 +92,12 @@ bool means_oneself(std::string_view address) {
 
 Result<Ipv4> resolve_ipv4(const std::string& name) {
   if (const auto literal = Ipv4::parse(name)) return *literal;
-  addrinfo hints = {};
-  hints.ai_family = AF_INET;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int status = ::getaddrinfo(name.c_str(), nullptr, &hints, &found);
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
-  if (status != 0 || found == nullptr) {
-    return Error{Errc::unavailable, concat({"the host name ", quote(name), " does not resolve to an IPv4 address (",
-                                            ::gai_strerror(status), "): add it to the name service"})};
-  }
-  sockaddr_in address = {};
-  std::memcpy(&address, found->ai_addr, sizeof address);
-  return Ipv4{ntohl(address.sin_addr.s_addr)};
+  const auto found = ask_resolver(name);
+  if (!found) return Error{found.error().code, concat({found.error().message, ": add it to the name service"})};
+  if (const auto address = found->front().as_ipv4()) return *address;
+  return Error{Errc::unavailable,
+               concat({"the host name ", quote(name), " has no IPv4 address (", found->front().to_string(),
+                       " is IPv6), and scripts split MASTER_ADDR:MASTER_PORT at ':': use master_addr=name"})};
 }
 
 bool is_this_host(const std::string& node) {
@@ -114,7 +113,7 @@ Result<std::string> choose_master_address(const Spec& spec, const SitePolicy& po
   using Form = MasterAddress::Form;
   if (spec.master_addr.form == Form::host) return spec.master_addr.host;
   const std::string host = placement.master_host();
-  if (form_of(spec, policy) == Form::name) return host + policy.suffix;
+  if (form_of(spec, policy) == Form::name) return name_of(policy, host, network);
   if (!policy.interface.empty()) return address_on_interface(policy, host, network);
   const auto address = address_of(policy, placement, placement.map.node_of(0), network);
   if (!address) return address.error();

@@ -91,12 +91,17 @@ Result<Rendezvous> settle(const Spec& spec, const RendezvousFacts& facts, const 
   Rendezvous rendezvous{std::move(address.value), port->port, address.origin, port->origin, facts.node_hosts};
   const bool own_address = rendezvous.address_origin == Origin::environment;
   const bool own_port = rendezvous.port_origin == Origin::environment;
+  const bool is_users = own_address || rendezvous.address_origin == Origin::option;
+  const std::string doubt = is_users && facts.doubt ? facts.doubt(rendezvous.address) : std::string();
   if (own_address || own_port) {
     const std::string number = std::to_string(rendezvous.port);
-    notes.push_back(
-        concat({"keeping your ", own_address ? concat({"MASTER_ADDR=", rendezvous.address}) : std::string(),
-                own_address && own_port ? " and " : "", own_port ? concat({"MASTER_PORT=", number}) : std::string(),
-                ": unset to let aml-dist choose"}));
+    notes.push_back(concat(
+        {"keeping your ", own_address ? concat({"MASTER_ADDR=", rendezvous.address}) : std::string(),
+         own_address && own_port ? " and " : "", own_port ? concat({"MASTER_PORT=", number}) : std::string(),
+         own_address && !doubt.empty() ? concat({", but ", doubt}) : std::string(), ": unset to let aml-dist choose"}));
+  }
+  if (!own_address && !doubt.empty()) {
+    notes.push_back(concat({"master_addr=", rendezvous.address, ": ", doubt, ": drop the key to let aml-dist choose"}));
   }
   return rendezvous;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,11 +46,15 @@ struct RendezvousFacts {
   JobName job;
   std::uint32_t step_id = 0;
   NodeHosts node_hosts = {};  ///< chosen by srun, like the address
+  /// What is wrong with a host that the user set as the master ("it leads to node2, but rank 0 is on node1"); empty:
+  /// nothing. Absent: not known here.
+  std::function<std::string(const std::string& host)> doubt = {};
 };
 
 /// Chooses between the option, the user's own MASTER_ADDR and MASTER_PORT, Slurm's reserved ports and computed values.
 /// A value that an outer aml-dist step left behind (its stamp shows it) does not count as the user's. `notes` gets one
-/// sentence if a user's value was used. Errors: invalid_argument for an invalid MASTER_ADDR or MASTER_PORT.
+/// sentence if a user's value was used, or if his host is in doubt. Errors: invalid_argument for an invalid MASTER_ADDR
+/// or MASTER_PORT.
 [[nodiscard]] Result<Rendezvous> settle(const Spec& spec, const RendezvousFacts& facts,
                                         const EnvironmentReader& environment, std::vector<std::string>& notes);
 

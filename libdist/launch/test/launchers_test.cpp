@@ -42,6 +42,23 @@ TEST(Launchers, AreFoundBehindWhateverStartsThem) {
       {"bash -lc 'cd /data && torchrun train.py'", "torchrun"},
       {"bash -c \"exec env A=b bash -c 'torchrun train.py'\"", "torchrun"},
       {"if true; then torchrun train.py; fi", "torchrun"},
+      {"ft_launcher --nproc-per-node=8 train.py", "ft_launcher"},
+      {"tune run --nproc_per_node 4 full_finetune_distributed --config c", "tune run"},
+      {"axolotl train config.yml --launcher torchrun", "axolotl"},
+      {"llamafactory-cli train config.yml", "llamafactory-cli"},
+      {"lightning run model train.py", "lightning run"},
+      {"python -m accelerate.commands.accelerate_cli launch train.py", "accelerate launch"},
+      {"python -m horovod.runner.launch -np 2 python train.py", "horovodrun"},
+      {"ray symmetric-run --address h:1 -- python train.py", "ray symmetric-run"},
+      {"mpirun.mpich -np 8 ./program", "mpirun"},
+      {"srun -n8 python train.py", "srun"},
+      {"uvx --from torch torchrun train.py", "torchrun"},
+      {"podman-hpc run --rm -v /a:/a image torchrun train.py", "torchrun"},
+      {"compute-sanitizer --tool memcheck torchrun train.py", "torchrun"},
+      {"rocprofv3 -d out -- torchrun train.py", "torchrun"},
+      {"aml-dist exec -- torchrun --node-rank '$NODE_RANK' train.py", "torchrun"},
+      {"hatch run -e gpu torchrun train.py", "torchrun"},
+      {"python a.py 2>&1 | tee log\ntorchrun train.py", "torchrun"},
       // Programs that are not launchers.
       {"./torchrun-results.sh", "-"},
       {"python torchrun.py", "-"},
@@ -53,6 +70,12 @@ TEST(Launchers, AreFoundBehindWhateverStartsThem) {
       {"accelerate config", "-"},
       {"fabric deploy", "-"},
       {"bash torchrun", "-"},
+      {"axolotl preprocess config.yml", "-"},
+      {"llamafactory-cli webui", "-"},
+      {"ray start --head", "-"},
+      {"tune ls", "-"},
+      {"podman images torchrun", "-"},
+      {"srun-results -n8", "-"},
       {"echo torchrun", "-"},
       {"# torchrun train.py", "-"},
       {"", "-"},
@@ -70,56 +93,107 @@ TEST(Launchers, FlagsAreReadUpToTheProgram) {
   EXPECT_EQ(found->node_rank, "$SLURM_NODEID");
   EXPECT_TRUE(found->has_meeting_point);
   EXPECT_FALSE(found->is_alone);
+  EXPECT_EQ(find_launcher("mpirun -n8 ./program -n 9")->processes, "8");
+  EXPECT_EQ(find_launcher("srun -N2 -n8 hostname")->nodes, "2");
 }
 
 /// "refused: ...", "warned: ...", or "" for a step that starts without a word.
-std::string checked(std::string_view option, std::string_view vector, std::uint32_t tasks, std::uint32_t nodes,
-                    std::string_view line, const testing::Variables& variables = {}) {
-  const auto result = check_launcher(*parse_spec(option), *TaskMap::parse(vector, tasks, nodes), *find_launcher(line),
-                                     environment(variables));
+std::string checked(std::string_view option, StepShape step, std::string_view line,
+                    const testing::Variables& variables = {}) {
+  const auto result = check_launcher(*parse_spec(option), step, *find_launcher(line), environment(variables));
   if (!result) testing::expect_sentence(result.error().message);
   if (!result) return "refused: " + result.error().message;
   return result->empty() ? std::string() : "warned: " + *result;
 }
 
+constexpr StepShape one_task;
+constexpr StepShape eight = {8, 1, 8};
+constexpr StepShape two_nodes = {2, 2, 1};
+
 TEST(Launchers, StepsOfSeveralWorldsAreRefusedInASentence) {
-  constexpr std::string_view eight = "(vector,(0,1,8))";
-  constexpr std::string_view two_nodes = "(vector,(0,2,1))";
-  EXPECT_EQ(checked("pytorch", eight, 8, 1, "torchrun --nproc_per_node=8 train.py"),
-            "refused: 8 tasks on the node, each of which would start 8 processes (torchrun): use launch=per-node with "
-            "--ntasks-per-node=1");
-  EXPECT_EQ(checked("pytorch", two_nodes, 2, 2, "accelerate launch train.py"),
-            "refused: 2 tasks on 2 nodes, each of which would start a node's processes (accelerate launch): use "
-            "launch=per-node with --ntasks-per-node=1");
-  EXPECT_EQ(
-      checked("mpi", two_nodes, 2, 2, "mpirun -np 1 ./program"),
-      "refused: 2 tasks on 2 nodes, each of which would start 1 process (mpirun): give srun the program itself, or "
-      "start the launcher outside srun");
-  EXPECT_EQ(checked("tensorflow", two_nodes, 2, 2, "torchrun train.py").substr(0, 8), "refused:");
-  EXPECT_EQ(
-      checked("pytorch", two_nodes, 2, 2, "torchrun --nnodes 2 --node_rank 0 train.py"),
-      "refused: torchrun is told that it is on node 0 in all 2 tasks on 2 nodes (a batch script has put the number "
-      "there): write bash -c '... $NODE_RANK ...'");
-  EXPECT_EQ(checked("pytorch,launch=per-node", two_nodes, 2, 2, "torchrun --node-rank=0 train.py").substr(0, 8),
-            "refused:");
-  EXPECT_EQ(checked("pytorch,launch=per-node", two_nodes, 2, 2, "torchrun --standalone train.py"),
-            "refused: torchrun --standalone on each of 2 nodes would make 2 worlds: leave that flag out and use "
-            "launch=per-node");
-  EXPECT_EQ(checked("pytorch,launch=per-node", two_nodes, 2, 2, "torchrun --nnodes=1 train.py").substr(0, 22),
-            "refused: torchrun of 1");
+  struct Case {
+    const char* option;
+    StepShape step;
+    const char* line;
+    const char* sentence;
+  };
+  const Case cases[] = {
+      {"pytorch", eight, "torchrun --nproc_per_node=8 train.py",
+       "8 tasks on the node, each of which would start 8 processes (torchrun): use launch=per-node with "
+       "--ntasks-per-node=1"},
+      {"pytorch", two_nodes, "accelerate launch train.py",
+       "2 tasks on 2 nodes, each of which would start a node's processes (accelerate launch): use launch=per-node with "
+       "--ntasks-per-node=1"},
+      {"mpi", two_nodes, "mpirun -np 1 ./program",
+       "2 tasks on 2 nodes, each of which would start 1 process (mpirun): leave mpirun out (srun starts every "
+       "process), "
+       "or start it outside srun"},
+      {"tensorflow", two_nodes, "torchrun train.py",
+       "2 tasks on 2 nodes, each of which would start a node's processes (torchrun): leave torchrun out (srun starts "
+       "every process)"},
+      {"pytorch", two_nodes, "torchrun --nnodes 2 --node_rank 0 train.py",
+       "torchrun is told that it is on node 0 in all 2 tasks on 2 nodes (a batch script has put the number there): "
+       "write "
+       "bash -c '... $NODE_RANK ...'"},
+      {"pytorch,launch=per-node", two_nodes, "torchrun --node-rank=0 train.py",
+       "torchrun is told that it is on node 0 in all 2 tasks on 2 nodes (a batch script has put the number there): "
+       "leave "
+       "that flag out"},
+      {"pytorch,launch=per-node", two_nodes, "torchrun --standalone train.py",
+       "torchrun --standalone on each of 2 nodes would make 2 worlds: leave that flag out and use launch=per-node"},
+      {"pytorch,launch=per-node", two_nodes, "torchrun --nnodes=1 train.py",
+       "torchrun of 1 node on each of 2 nodes would make 2 worlds: leave that flag out and use launch=per-node"},
+      // Per node, and each launcher takes its node for the only one.
+      {"mpi,launch=per-node", two_nodes, "mpirun -np 8 ./program",
+       "mpirun on each of 2 nodes is not told of the others and would make 2 worlds: leave it out (srun starts every "
+       "process), or start it outside srun"},
+      {"mpi,launch=per-node", two_nodes, "torchrun train.py",
+       "torchrun on each of 2 nodes is not told of the others and would make 2 worlds: write bash -c 'torchrun "
+       "--nnodes=N --node-rank=$NODE_RANK ...'"},
+      {"pytorch,launch=per-node", two_nodes, "composer -n 8 train.py",
+       "composer on each of 2 nodes is not told of the others and would make 2 worlds: write bash -c 'composer "
+       "--world-size=N --node-rank=$NODE_RANK ...'"},
+      {"pytorch,launch=per-node", two_nodes, "llamafactory-cli train c.yml",
+       "llamafactory-cli on each of 2 nodes is not told of the others and would make 2 worlds: export NNODES=2"},
+  };
+  for (const Case& each : cases) {
+    EXPECT_EQ(checked(each.option, each.step, each.line), std::string("refused: ") + each.sentence) << each.line;
+  }
 }
 
 TEST(Launchers, WhatIsOneWorldOrMayBeMeantStarts) {
-  constexpr std::string_view eight = "(vector,(0,1,8))";
-  constexpr std::string_view two_nodes = "(vector,(0,2,1))";
-  EXPECT_EQ(checked("pytorch", "(vector,(0,1,1))", 1, 1, "torchrun --nproc_per_node=8 train.py"), "");
-  EXPECT_EQ(checked("pytorch,launch=per-node", two_nodes, 2, 2, "torchrun train.py"), "");
-  EXPECT_EQ(checked("pytorch", two_nodes, 2, 2, "torchrun --nnodes 2 --node_rank $NODE_RANK train.py"), "");
-  EXPECT_EQ(checked("pytorch", two_nodes, 2, 2, "torchrun --rdzv_endpoint h:1 --node_rank 0 train.py"), "");
-  EXPECT_EQ(checked("pytorch", two_nodes, 2, 2, "torchrun train.py", {{"PET_NNODES", "2"}}), "");
-  EXPECT_EQ(checked("pytorch", eight, 8, 1, "torchrun --nnodes 8 --node_rank $RANK train.py").substr(0, 7), "warned:");
-  EXPECT_EQ(checked("pytorch", two_nodes, 2, 2, "accelerate launch --config_file c.yml train.py").substr(0, 7),
-            "warned:");
+  struct Case {
+    const char* option;
+    StepShape step;
+    const char* line;
+    testing::Variables variables = {};
+  };
+  const Case silent[] = {
+      {"pytorch", one_task, "torchrun --nproc_per_node=8 train.py"},
+      {"pytorch,launch=per-node", two_nodes, "torchrun train.py"},
+      {"pytorch,launch=per-node", two_nodes, "ft_launcher train.py"},
+      {"pytorch", two_nodes, "torchrun --nnodes 2 --node_rank $NODE_RANK train.py"},
+      {"pytorch", two_nodes, "torchrun --rdzv_endpoint h:1 --node_rank 0 train.py"},
+      {"pytorch", two_nodes, "torchrun train.py", {{"PET_NNODES", "2"}}},
+      {"pytorch,launch=per-node", two_nodes, "llamafactory-cli train c.yml", {{"NNODES", "2"}}},
+      {"pytorch,launch=per-node", two_nodes, "deepspeed --no_ssh --node_rank $NODE_RANK train.py"},
+      {"ray", two_nodes, "ray symmetric-run -- python train.py"},
+      // The line asks for the number of its task first.
+      {"pytorch", two_nodes, "[ $SLURM_PROCID != 0 ] || mpirun -np 4 ./program"},
+      {"pytorch", two_nodes, "if ((RANK == 0)); then srun -n4 hostname; fi"},
+      {"pytorch", eight, "bash -c 'if [[ $LOCAL_RANK = 0 ]]; then torchrun train.py; fi'"},
+  };
+  for (const Case& each : silent)
+    EXPECT_EQ(checked(each.option, each.step, each.line, each.variables), "") << each.line;
+  const Case warned[] = {
+      {"pytorch", eight, "torchrun --nnodes 8 --node_rank $RANK train.py"},
+      {"pytorch", two_nodes, "accelerate launch --config_file c.yml train.py"},
+      {"pytorch", two_nodes, "srun --overlap hostname"},
+  };
+  for (const Case& each : warned) {
+    EXPECT_EQ(checked(each.option, each.step, each.line).substr(0, 7), "warned:") << each.line;
+  }
+  EXPECT_EQ(checked("pytorch", two_nodes, "echo $RANK; torchrun train.py").substr(0, 8), "refused:");
 }
 
 }  // namespace

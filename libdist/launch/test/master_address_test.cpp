@@ -1,5 +1,8 @@
 #include "launch/rendezvous/master_address.hpp"
 
+#include <unistd.h>
+
+#include "launch/rendezvous/name_target.hpp"
 #include "support.hpp"
 
 namespace amldist::launch::master_address_test {
@@ -84,6 +87,61 @@ TEST(MasterAddress, StaysInsideTheSitesNetwork) {
   testing::expect_sentence(outside.error().message);
   policy.network = Ipv4Network::parse("10.0.0.0/8");
   EXPECT_TRUE(choose("pytorch", placement("n[1-2]", {0, 1}), network(two), policy));
+}
+
+TEST(MasterAddress, StaysInsideTheSitesNetworkAsAName) {
+  SitePolicy policy = SitePolicy::defaults();
+  policy.network = Ipv4Network::parse("192.168.0.0/16");
+  const Placement where = placement("n[1-2]", {0, 1});
+  const auto outside = choose("pytorch,master_addr=name", where, network(two), policy);
+  ASSERT_FALSE(outside);
+  testing::expect_sentence(outside.error().message);
+  policy.suffix = "-ib0";
+  EXPECT_EQ(choose("pytorch,master_addr=name", where, network(two), policy).value(), "n1-ib0");
+  EXPECT_EQ(choose("pytorch,master_addr=name", where, network({}), policy).value(), "n1-ib0")
+      << "rank 0's node says it";
+}
+
+TEST(MasterAddress, IsAdvisedToBeANameWhereThereIsIpv6Only) {
+  const auto address = this_machine({}).resolve("::1");
+  ASSERT_FALSE(address);
+  EXPECT_NE(address.error().message.find("(::1 is IPv6)"), std::string::npos) << address.error().message;
+  EXPECT_NE(address.error().message.find("use master_addr=name"), std::string::npos);
+}
+
+TEST(NameTarget, IsWhereANameLeadsOnThisNode) {
+  using enum NameTarget::Where;
+  const std::vector<IpAddress> own = {*IpAddress::parse("10.0.0.1"), *IpAddress::parse("fd00::1")};
+  struct Case {
+    Result<std::vector<IpAddress>> found;
+    NameTarget target;
+  };
+  const auto of = [](std::vector<const char*> texts) {
+    std::vector<IpAddress> out;
+    for (const char* const each : texts) out.push_back(*IpAddress::parse(each));
+    return out;
+  };
+  const Case cases[] = {
+      {of({"10.0.0.1"}), {here, "10.0.0.1"}},
+      {of({"10.9.9.9", "10.0.0.1"}), {here, "10.9.9.9"}},
+      {of({"fd00::1"}), {here, "fd00::1"}},
+      {of({"127.0.1.1"}), {loopback, "127.0.1.1"}},
+      {of({"::1"}), {loopback, "::1"}},
+      {of({"0.0.0.0"}), {loopback, "0.0.0.0"}},
+      {of({"10.9.9.9"}), {elsewhere, "10.9.9.9"}},
+      {Error{Errc::unavailable, ""}, {nowhere}},
+      {Error{Errc::timeout, ""}, {unknown}},
+  };
+  for (const Case& each : cases) EXPECT_EQ(target_of(each.found, own), each.target) << each.target.address;
+}
+
+TEST(NameTarget, OfANameThatNobodyResolvesIsNowhere) {
+  const UserRights me = {::getuid(), ::getgid()};
+  using std::chrono::milliseconds;
+  EXPECT_EQ(look_up_target("127.0.0.1", {}, me, milliseconds(0)).where, NameTarget::Where::loopback);
+  const auto where = look_up_target("no-such-host.invalid", {}, me, milliseconds(5000)).where;
+  EXPECT_TRUE(where == NameTarget::Where::nowhere || where == NameTarget::Where::unknown);
+  EXPECT_EQ(look_up_target("no-such-host.invalid", {}, me, milliseconds(0)).where, NameTarget::Where::unknown);
 }
 
 TEST(MasterAddress, IsNeverLoopbackOnSeveralNodes) {

@@ -127,7 +127,7 @@ TEST(TaskEnvironment, PerNodeCountsTheGpusThatTheLauncherSees) {
   };
   EXPECT_EQ(launcher("pytorch,launch=per-node", {}), "1");
   EXPECT_EQ(launcher("pytorch,launch=per-node", {{"CUDA_VISIBLE_DEVICES", "0,1,2,3"}}), "4");
-  EXPECT_EQ(launcher("pytorch,launch=per-node", {{"CUDA_VISIBLE_DEVICES", "MIG-a,MIG-b"}}), "2");
+  EXPECT_EQ(launcher("pytorch,launch=per-node", {{"CUDA_VISIBLE_DEVICES", "MIG-a,MIG-b"}}), "1");
   EXPECT_EQ(launcher("pytorch,launch=per-node", {{"CUDA_VISIBLE_DEVICES", ""}}), "1");
   EXPECT_EQ(launcher("pytorch,launch=per-node", {{"CUDA_VISIBLE_DEVICES", "NoDevFiles"}}), "1");
   EXPECT_EQ(launcher("pytorch,launch=per-node", {{"ROCR_VISIBLE_DEVICES", "0,1"}}), "2");

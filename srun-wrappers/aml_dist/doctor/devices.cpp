@@ -5,6 +5,7 @@
 #include "aml_dist/doctor/rules.hpp"
 #include "base/text/text.hpp"
 #include "launch/frameworks/advice.hpp"
+#include "launch/frameworks/visible_gpus.hpp"
 
 namespace amldist::doctor {
 namespace {
@@ -15,17 +16,11 @@ FrameworkResult examine_gpus(const TaskContext& here) {
   const std::uint32_t gpus = here.gpus();
   const auto tasks = static_cast<std::uint32_t>(here.tasks_here());
   FrameworkResult result{.environment = gpus == 0 ? "no GPU" : text::count(gpus, "GPU")};
-  if (gpus == 0 || here.start() == Start::per_node) return result;
   launch::Spec spec;
   spec.kind = here.kind().value_or(launch::Kind::pytorch);
-  launch::Identity identity;
-  identity.local_size = tasks;
-  const auto advice = gpu_advice(spec, identity, [&](std::string_view name) -> std::optional<std::string> {
-    if (name != "CUDA_VISIBLE_DEVICES") return std::nullopt;
-    std::string list;
-    for (std::uint32_t i = 0; i < gpus; ++i) list += concat({i == 0 ? "" : ",", std::to_string(i)});
-    return list;
-  });
+  if (here.start() == Start::per_node) spec.launch = launch::Launch::per_node;
+  auto advice = launch::unseen_gpus(here.environment());
+  if (!advice) advice = gpu_advice(spec, tasks, gpus);
   if (!advice) return result;
   // One GPU may be bound to each task; a few for more tasks are shared, which NCCL refuses.
   const bool shared = gpus > 1 && gpus < tasks;

@@ -15,6 +15,7 @@ constexpr const char* doctor_examples =
     "  aml-dist doctor --aml-dist=mpi --nodelist 'node[1-2]' --tasks-per-node 2\n"
     "  aml-dist doctor --nodelist 'node[1-2]' --tasks-per-node 2 --env SLURM_JOB_NAME=interactive --framework "
     "lightning\n"
+    "  aml-dist doctor --nodelist node1 --tasks-per-node 8 -- torchrun --nproc_per_node=8 train.py\n"
     "  env -0 > saved; aml-dist doctor --env-file saved --json\n\n"
     "Verdicts: fine; warns (it depends on the script); fails; hangs; alone (silently with fewer processes); skip.\n"
     "Exit status: 0 nothing would fail; 1 something would fail, hang or train alone; others as in aml_dist(7).";
@@ -36,6 +37,7 @@ Command add_doctor(CLI::App& app) {
       ->allow_extra_args(false);
   command->add_option("--framework", options.selection.framework, "Only this framework, whatever the step's kind");
   command->add_option("--launcher", options.selection.launcher, "Only this launcher: srun, torchrun, ...");
+  command->add_option("COMMAND", options.selection.command, "The step's program, behind --: may a launcher be it?");
   command->add_flag("--json", options.step.json,
                     "An array with framework, launcher, environment, rank, size, master, verdict, "
                     "reason and remedy");

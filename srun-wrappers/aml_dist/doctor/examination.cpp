@@ -141,6 +141,7 @@ bool is_wanted(const Row& row, const TaskContext& here, const Selection& selecti
 
 Result<std::vector<FrameworkResult>> examine(const TaskContext& here, const Selection& selection) {
   std::vector<FrameworkResult> results;
+  if (!selection.command.empty()) results.push_back(examine_command(here, selection.command));
   for (const Row& row : rows) {
     if (is_wanted(row, here, selection)) results.push_back(examine_row(row, here, selection));
   }

@@ -15,6 +15,7 @@ namespace amldist::doctor {
 struct Selection {
   std::string framework = {};
   std::string launcher = {};
+  std::vector<std::string> command = {};  ///< the step's program; empty: not known
 };
 
 /// One row for each framework and launcher. Errors: invalid_argument for a name that no row has.

@@ -1,6 +1,7 @@
 // Frameworks that find rank 0 themselves use the first host of one of Slurm's lists, each with its own reading of such
 // lists.
 #include "aml_dist/doctor/rules.hpp"
+#include "base/net/ipv4.hpp"
 #include "base/text/hostlist.hpp"
 #include "base/text/text.hpp"
 
@@ -31,6 +32,24 @@ std::optional<Problem> first_host_problem(const TaskContext& here, std::string_v
                    concat({framework, " takes ", text::quote(host),
                            " for the host of rank 0, which a host file need not name first"}),
                    std::string(remedy)};
+  }
+  return std::nullopt;
+}
+
+std::optional<Problem> foreign_master(const TaskContext& here, const std::string& address) {
+  const std::string master = Ipv4::parse(address) ? address : address.substr(0, address.find('.'));
+  const std::string own = here.text("SLURMD_NODENAME");
+  const bool on_first = here.text("NODE_RANK") == "0" || here.text("RANK") == "0";
+  const std::string first = here.machine().host_of_rank_zero.value_or(on_first ? own : std::string());
+  const bool is_known = !first.empty() || (!on_first && !own.empty() && master == own);
+  const auto nodes = Hostlist::parse(here.text("SLURM_STEP_NODELIST"));
+  if (!is_known || master == first || !nodes) return std::nullopt;
+  for (std::uint32_t i = 0; i < nodes->size(); ++i) {
+    if (nodes->at(i) != master) continue;
+    return Problem{Outcome::hangs,
+                   concat({"the master is ", address, ", but rank 0 is on ", first.empty() ? "another node" : first,
+                           ": nobody listens there"}),
+                   "unset MASTER_ADDR"};
   }
   return std::nullopt;
 }

@@ -106,6 +106,8 @@ FrameworkResult examine_jax(const TaskContext& here) {
     return with(result, {Outcome::hangs, "JAX_COORDINATOR_ADDRESS names a different machine on each node",
                          "unset JAX_COORDINATOR_ADDRESS"});
   }
+  if (auto problem = foreign_master(here, result.master.substr(0, result.master.rfind(':'))))
+    return with(result, std::move(*problem));
   if (here.has("OMPI_MCA_orte_hnp_uri")) return from_open_mpi(here, std::move(result));
   const auto* const missing = std::ranges::find_if(five, [&](std::string_view name) { return !here.has(name); });
   if (missing == five.end()) return from_slurm(here, std::move(result));

@@ -81,6 +81,7 @@ std::optional<Problem> slurm_problem(const TaskContext& here) {
   if (here.nodes() > 1 && is_loopback(here.text("MASTER_ADDR"))) {
     return Problem{Outcome::hangs, "MASTER_ADDR is loopback", "unset MASTER_ADDR"};
   }
+  if (auto problem = foreign_master(here, here.text("MASTER_ADDR"))) return problem;
   if (*ntasks > 1 && !here.has("MASTER_ADDR")) {
     const std::string host = lightning_first_host(here.text("SLURM_NODELIST"));
     if (auto problem = first_host_problem(here, "Lightning", "SLURM_NODELIST", host, "srun --aml-dist=pytorch")) {

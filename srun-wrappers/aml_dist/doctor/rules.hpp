@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "aml_dist/doctor/framework_result.hpp"
 #include "aml_dist/doctor/task_context.hpp"
@@ -43,6 +44,8 @@ struct Launch {
 Launch start_torchrun(const TaskContext& here);
 Launch start_torch_launch(const TaskContext& here);
 Launch start_accelerate_launch(const TaskContext& here);
+/// The step's program: a launcher must not make several worlds.
+FrameworkResult examine_command(const TaskContext& here, const std::vector<std::string>& words);
 
 /// Why processes with RANK, WORLD_SIZE and MASTER_* cannot meet; nullopt if no reason is known.
 [[nodiscard]] std::optional<Problem> meeting_problem(const TaskContext& here);
@@ -52,6 +55,8 @@ Launch start_accelerate_launch(const TaskContext& here);
 [[nodiscard]] std::optional<Problem> first_host_problem(const TaskContext& here, std::string_view framework,
                                                         std::string_view list, const std::string& host,
                                                         std::string_view remedy);
+/// Why nobody listens at this master, a node of the step that is not rank 0's; nullopt as far as this task knows both.
+[[nodiscard]] std::optional<Problem> foreign_master(const TaskContext& here, const std::string& address);
 /// The port that Lightning and Ignite derive from the job's number.
 [[nodiscard]] std::string port_of_job(const TaskContext& here);
 /// Whether Open MPI ends the process in MPI_Init.

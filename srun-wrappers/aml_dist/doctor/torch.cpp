@@ -61,6 +61,7 @@ std::optional<Problem> unreachable_master(const TaskContext& here) {
     return Problem{Outcome::hangs, concat({"MASTER_ADDR=", address, " is a different machine on each node"}),
                    "unset MASTER_ADDR: --aml-dist gives the address of rank 0's host"};
   }
+  if (auto problem = foreign_master(here, address)) return problem;
   const std::uint64_t port = *here.number("MASTER_PORT");
   if (port > 65535) {
     return Problem{Outcome::fails, concat({"MASTER_PORT=", std::to_string(port), " is not a port"}),

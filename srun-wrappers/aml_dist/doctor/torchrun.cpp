@@ -3,6 +3,7 @@
 // another; they ignore RANK, WORLD_SIZE and LOCAL_RANK of their own environment.
 #include "aml_dist/doctor/rules.hpp"
 #include "base/text/text.hpp"
+#include "launch/frameworks/launchers.hpp"
 
 namespace amldist::doctor {
 namespace {
@@ -45,14 +46,24 @@ TaskContext child_of(const TaskContext& here, const Numbers& numbers) {
                        {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
 }
 
+/// What srun would say of this command as the step's program.
+std::optional<Problem> several_worlds(const TaskContext& here, const launch::LauncherCommand& command) {
+  launch::Spec spec;
+  spec.kind = here.kind().value_or(launch::Kind::pytorch);
+  if (here.start() == Start::per_node) spec.launch = launch::Launch::per_node;
+  const launch::StepShape shape = {static_cast<std::uint32_t>(here.tasks()), static_cast<std::uint32_t>(here.nodes()),
+                                   static_cast<std::uint32_t>(here.tasks_here())};
+  const auto said = check_launcher(spec, shape, command, here.environment());
+  if (said && said->empty()) return std::nullopt;
+  const std::string sentence = said ? *said : said.error().message;
+  const auto remedy = sentence.rfind(": ");
+  return Problem{said ? Outcome::warns : Outcome::fails, sentence.substr(0, remedy), sentence.substr(remedy + 2)};
+}
+
 /// Problems of every launcher that is built on torchrun.
-std::optional<Problem> launcher_problem(const TaskContext& here) {
-  if (here.tasks_here() > 1) {
-    return Problem{Outcome::fails,
-                   concat({text::count(here.tasks_here(), "task"),
-                           " of this node would each start a launcher: the second finds the port taken (EADDRINUSE)"}),
-                   "srun --ntasks-per-node=1 --aml-dist=pytorch,launch=per-node"};
-  }
+std::optional<Problem> launcher_problem(const TaskContext& here, std::string_view name) {
+  // Even if it is told of the others, the second on a node finds the port taken (EADDRINUSE).
+  if (here.tasks_here() > 1) return several_worlds(here, {.name = name});
   const bool old_torch = here.machine().torch && here.machine().torch->starts_with("1.");
   const bool tees = here.text("PET_REDIRECTS") == "1" && here.text("PET_TEE") == "1";
   if (old_torch && here.machine().python_version == "3.11" && !tees) {
@@ -65,7 +76,7 @@ std::optional<Problem> launcher_problem(const TaskContext& here) {
 }
 
 std::optional<Problem> torchrun_problem(const TaskContext& here, const Numbers& numbers) {
-  if (auto problem = launcher_problem(here)) return problem;
+  if (auto problem = launcher_problem(here, "torchrun")) return problem;
   if (here.text("PET_NPROC_PER_NODE") == "gpu" && here.gpus() == 0) {
     return Problem{Outcome::fails, "PET_NPROC_PER_NODE=gpu: ValueError: Cuda is not available.", "nproc_per_node=N"};
   }
@@ -107,14 +118,14 @@ Launch launched(const TaskContext& here, const Numbers& numbers, std::optional<P
 }
 
 /// A launcher whose flags a script fills from NODE_RANK, MASTER_ADDR and MASTER_PORT.
-Launch start_with_flags(const TaskContext& here) {
+Launch start_with_flags(const TaskContext& here, std::string_view name) {
   const Numbers torchrun = numbers_of_torchrun(here);
   const Numbers numbers{here.nodes(), here.number("NODE_RANK").value_or(0), torchrun.processes,
                         here.text("MASTER_ADDR"), here.text("MASTER_PORT")};
-  auto problem = launcher_problem(here);
-  for (const std::string_view name : {"NODE_RANK", "MASTER_ADDR", "MASTER_PORT"}) {
-    if (problem || !here.text(name).empty()) continue;
-    problem = Problem{Outcome::fails, concat({"$", name, " is not set, so the flag has no value"}),
+  auto problem = launcher_problem(here, name);
+  for (const std::string_view variable : {"NODE_RANK", "MASTER_ADDR", "MASTER_PORT"}) {
+    if (problem || !here.text(variable).empty()) continue;
+    problem = Problem{Outcome::fails, concat({"$", variable, " is not set, so the flag has no value"}),
                       "srun --aml-dist=pytorch,launch=per-node"};
   }
   if (!problem && numbers.nodes > 1 && is_loopback(numbers.address)) {
@@ -131,8 +142,17 @@ Launch start_torchrun(const TaskContext& here) {
   return launched(here, numbers, torchrun_problem(here, numbers));
 }
 
-Launch start_torch_launch(const TaskContext& here) { return start_with_flags(here); }
+Launch start_torch_launch(const TaskContext& here) { return start_with_flags(here, "torch.distributed.launch"); }
 
-Launch start_accelerate_launch(const TaskContext& here) { return start_with_flags(here); }
+Launch start_accelerate_launch(const TaskContext& here) { return start_with_flags(here, "accelerate launch"); }
+
+FrameworkResult examine_command(const TaskContext& here, const std::vector<std::string>& words) {
+  FrameworkResult result{.framework = "command", .launcher = "srun", .environment = words.front()};
+  const auto launcher = launch::find_launcher(words);
+  if (!launcher) return result;
+  result.launcher = launcher->name;
+  if (auto problem = several_worlds(here, *launcher)) return with(result, std::move(*problem));
+  return result;
+}
 
 }  // namespace amldist::doctor

@@ -7,6 +7,7 @@
 
 #include "aml_run/job_shape.hpp"
 #include "aml_run/launch_style.hpp"
+#include "base/os/environment.hpp"
 #include "base/text/text.hpp"
 #include "launch/frameworks/launchers.hpp"
 #include "launch/option/spec.hpp"
@@ -142,6 +143,32 @@ Result<void> complete_ray(const CommandLine& line, Plan& plan) {
   return {};
 }
 
+std::optional<launch::LauncherCommand> launcher_of(const Plan& plan) {
+  const auto* const program = std::get_if<Program>(&plan.command);
+  return program != nullptr ? launch::find_launcher(std::span<const std::string>(program->words))
+                            : launch::find_launcher(std::string_view(std::get<ShellLine>(plan.command).line.text));
+}
+
+/// What srun would refuse too, but only after the job has waited; and srun itself, whose step would wait for ever for
+/// what the step around it holds.
+Result<void> check_launcher(const launch::Spec& spec, Plan& plan) {
+  const auto launcher = launcher_of(plan);
+  if (!launcher || launcher->is_guarded || spec.kind == launch::Kind::none) return {};
+  if (launcher->name == "srun") {
+    return Error{Errc::mismatch,
+                 "the command starts srun, which aml-run does itself: leave srun out, and give its options to aml-run"};
+  }
+  const auto shape = shape_of(plan.job);
+  if (!shape) return {};
+  auto warning = check_launcher(spec, *shape, *launcher, [&plan](std::string_view name) {
+    const auto own = std::ranges::find(plan.environment, name, &Variable::name);
+    return own != plan.environment.end() ? std::optional(own->value.text) : own_variable(name);
+  });
+  if (!warning) return warning.error();
+  if (!warning->empty()) plan.warnings.push_back(std::move(*warning));
+  return {};
+}
+
 }  // namespace
 
 void use_snapshot(const std::string& to, Plan& plan) {
@@ -166,6 +193,7 @@ Result<Plan> finish_plan(const CommandLine& line, Plan plan, bool as_step) {
   // In an allocation srun inherits the options that are not given.
   if (line.job_file.empty() && !as_step) complete_shape(*spec, plan.job);
   if (auto status = check_shape(*spec, plan.job); !status) return status.error();
+  if (auto status = check_launcher(*spec, plan); !status) return status.error();
   if (as_step) commands::count_tasks(plan.job);
   else if (auto status = place_log(line, plan.job); !status) return status.error();
   plan.job = sorted(plan.job);

@@ -1,11 +1,13 @@
 #include "aml_run/script/batch_script.hpp"
 
 #include <algorithm>
+#include <cctype>
 
 #include "aml_run/script/container_words.hpp"
 #include "aml_run/script/provision_lines.hpp"
 #include "aml_run/script/run_lines.hpp"
 #include "base/text/environment.hpp"
+#include "base/text/shell_commands.hpp"
 #include "base/text/text.hpp"
 #include "launch/option/spec.hpp"
 #include "shared/programs.hpp"
@@ -114,6 +116,19 @@ std::string enter_folder(const Plan& plan) {
       {"command=", shell::quote(concat({"cd -- ", shell::quote(plan.work.path), " || exit 4; "})), "$command\n"});
 }
 
+/// bash stays as the parent of a command of several parts. Slurm sends the job's --signal to every process of the step:
+/// bash and tee would die of it, and with them the step, while the ranks catch it.
+std::string let_signals_pass(const Plan& plan, std::string_view line) {
+  std::string signal(plan.job.value_of("signal"));
+  if (signal.starts_with("R:")) signal.erase(0, 2);
+  signal.erase(std::min(signal.find('@'), signal.size()));
+  const bool is_word = !signal.empty() && std::ranges::all_of(signal, [](unsigned char c) { return std::isalnum(c); });
+  if (!is_word || text::shell_commands(line).size() < 2) return {};
+  return concat({"# --signal is for the ranks, not for this bash and its tee.\n# shellcheck disable=SC2016\n",
+                 "command='trap : ", signal, "; tee() { trap \"\" ", signal,
+                 "; command tee \"$@\"; set -- $?; trap : ", signal, "; return $1; }; '\"$command\"\n"});
+}
+
 std::string output_folders(const Plan& plan) {
   const std::string_view standard = output_parent(plan);
   std::string out;
@@ -187,7 +202,7 @@ std::string shell_step(const Plan& plan, const FilledText& line, const std::vect
   std::string out = "# Each task gives this to bash, so that $RANK and its like are its own.\n";
   if (!line.values.empty()) out += "# The values of ${{...}} are put in here, as text.\n";
   if (keeps_dollar(line)) out += "# shellcheck disable=SC2016\n";
-  out += concat({"command=", filled(line), "\n", enter_folder(plan)});
+  out += concat({"command=", filled(line), "\n", let_signals_pass(plan, line.text), enter_folder(plan)});
   // An image has a PATH of its own.
   if (plan.conda && plan.container) out += "command=\"PATH=$(printf %q \"$conda_folder\")/bin:\\$PATH; $command\"\n";
   out += concat({"\n", srun_of(plan), " "});

@@ -1,10 +1,12 @@
 """Launchers (torchrun and its like) as the program of a step: one world, or a sentence before anything starts."""
 
+import json
 import shlex
 
 import pytest
+from cluster import READABLE
 
-NAMES = "torchrun accelerate fabric composer deepspeed colossalai horovodrun mpirun python3 nsys numactl uv conda torchrun-results.sh"
+NAMES = "srun-results ft_launcher axolotl llamafactory-cli torchrun accelerate fabric composer deepspeed colossalai horovodrun mpirun python3 nsys numactl uv conda torchrun-results.sh"
 PER_NODE = "use launch=per-node with --ntasks-per-node=1"
 
 
@@ -34,10 +36,19 @@ REFUSED = [
     ("-N2 -n2 --aml-dist=pytorch env A=b numactl -N 0 composer -n 8 train.py",
      f"2 tasks on 2 nodes, each of which would start 8 processes (composer): {PER_NODE}"),
     ("-N2 -n2 --aml-dist=jax conda run -n torch nsys profile -o x torchrun train.py",
-     "2 tasks on 2 nodes, each of which would start a node's processes (torchrun): give srun the program itself"),
+     "2 tasks on 2 nodes, each of which would start a node's processes (torchrun): leave torchrun out (srun starts every process)"),
+    ("-N1 -n2 -O --aml-dist=pytorch ft_launcher --nproc-per-node=8 train.py",
+     f"2 tasks on the node, each of which would start 8 processes (ft_launcher): {PER_NODE}"),
+    ("-N2 -n2 --aml-dist=pytorch axolotl train c.yml -- --num-processes 8",
+     f"2 tasks on 2 nodes, each of which would start a node's processes (axolotl): {PER_NODE}"),
+    ("-N2 --ntasks-per-node=1 --aml-dist=pytorch,launch=per-node llamafactory-cli train c.yml",
+     "llamafactory-cli on each of 2 nodes is not told of the others and would make 2 worlds: export NNODES=2"),
+    ("-N2 --ntasks-per-node=1 --aml-dist=mpi,launch=per-node mpirun -np 8 ./program",
+     "mpirun on each of 2 nodes is not told of the others and would make 2 worlds: leave it out (srun starts every process), or "
+     "start it outside srun"),
     *((f"-N2 -n2 --aml-dist={kind} {launcher}",
-       f"2 tasks on 2 nodes, each of which would start {starts} ({name}): give srun the program itself, or start the launcher "
-       "outside srun")
+       f"2 tasks on 2 nodes, each of which would start {starts} ({name}): leave {name} out (srun starts every process), or start "
+       "it outside srun")
       for kind, launcher, starts, name in [
           ("mpi", "mpirun -np 4 ./program", "4 processes", "mpirun"), ("mpi", "horovodrun -np 4 python3 x.py", "4 processes", "horovodrun"),
           ("pytorch", "deepspeed x.py", "a node's processes", "deepspeed"),
@@ -72,6 +83,8 @@ def test_the_number_of_a_node_that_a_batch_script_has_put_in_is_named(cluster, p
     ("-N1 -n1 --aml-dist=pytorch torchrun --nproc_per_node=8 train.py", ""),
     ("-N2 -n2 --aml-dist=pytorch torchrun-results.sh", ""),
     ("-N2 -n2 --aml-dist=pytorch python3 train.py -m torch.distributed.run", ""),
+    ("-N2 -n2 --aml-dist=pytorch bash -c 'if [ $RANK = 0 ]; then mpirun -np 8 ./program; else echo started; fi'", ""),
+    ("-N2 -n2 --aml-dist=pytorch srun-results", ""),
     ("-N2 -n2 --aml-dist=none torchrun train.py", ""),
     ("-N2 -n2 torchrun train.py", ""),
 ])
@@ -79,6 +92,18 @@ def test_one_world_and_what_may_be_meant_start(cluster, programs, step, warning)
     done = run(cluster, programs, f"srun {step}")
     assert done.status == 0 and "started" in done.out, str(done)
     assert len(done.own_lines()) == (1 if warning else 0) and warning in done.err, str(done)
+
+
+@pytest.mark.parametrize(("step", "launcher", "verdict"), [
+    ("-N2 --ntasks-per-node=2 -O --aml-dist=pytorch", "torchrun --nproc_per_node=8 t.py", "fails: 2 tasks on the node, each of "
+     "which would start 8 processes (torchrun)"),
+    ("-N2 --ntasks-per-node=1 --aml-dist=pytorch,launch=per-node", "torchrun --nproc_per_node=8 t.py", "fine: "),
+    ("-N2 --ntasks-per-node=1 --aml-dist=mpi,launch=per-node", "mpirun -np 8 x", "fails: mpirun on each of 2 nodes is not told"),
+])
+def test_the_doctor_says_what_srun_would(cluster, step, launcher, verdict):
+    done = cluster.run(f"srun {step} bash -c '[ $SLURM_PROCID != 0 ] || {READABLE}/aml-dist doctor --json -- {launcher}'", user="alice")
+    rows = {row["framework"]: row for row in json.loads(done.out)}
+    assert f"{rows['command']['verdict']}: {rows['command']['reason']}".startswith(verdict), str(done)
 
 
 @pytest.mark.parametrize("outer", ["--ntasks-per-node=2 -O --aml-dist=pytorch", "--ntasks-per-node=1 --aml-dist=pytorch,launch=per-node"])

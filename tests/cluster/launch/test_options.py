@@ -150,7 +150,28 @@ def test_what_the_user_set_by_hand_wins_and_is_told_once(cluster):
     done = cluster.run("srun -N4 -n8 --aml-dist=pytorch bash -c 'echo $MASTER_ADDR:$MASTER_PORT'",
                        env={"MASTER_ADDR": "node2", "MASTER_PORT": "6105"})
     assert done.status == 0 and done.out.splitlines() == ["node2:6105"] * 8, str(done)
-    assert len(done.own_lines()) == 1 and "keeping your MASTER_ADDR=node2 and MASTER_PORT=6105" in done.own_lines()[0]
+    address = cluster.run("getent hosts node2").out.split()[0]
+    assert done.own_lines() == [f"aml-dist: keeping your MASTER_ADDR=node2 and MASTER_PORT=6105, but it is {address}, and rank 0 is on node1: "
+                                "unset to let aml-dist choose"], str(done)
+
+
+@pytest.mark.parametrize("nodes, master, said", [
+    (2, "node1", ""), (2, "{node1}", ""), (1, "node1", ""), (1, "localhost", ""),
+    (1, "node2", ", but it is {node2}, and rank 0 is on node1"), (2, "{node2}", ", but rank 0 is on node1, which does not have that address"),
+    (2, "no-such-host", ", but nobody resolves that name on node1, where rank 0 is"),
+])
+@pytest.mark.parametrize("form", ["variable", "key"])
+def test_a_master_by_hand_that_is_not_rank_0s_host_is_named_before_the_launch(cluster, form, nodes, master, said):
+    words = {name: cluster.run(f"getent hosts {name}").out.split()[0] for name in ("node1", "node2")}
+    master, said = master.format(**words), said.format(**words)
+    key = f",master_addr={master}" if form == "key" else ""
+    done = cluster.run(f"srun -w node[1-{nodes}] -N{nodes} -n{nodes} --aml-dist=pytorch{key} true", user="alice",
+                       env={} if key else {"MASTER_ADDR": master})
+    if form == "variable":
+        lines = [f"aml-dist: keeping your MASTER_ADDR={master}{said}: unset to let aml-dist choose"]
+    else:
+        lines = [f"aml-dist: master_addr={master}: {said.removeprefix(', but ')}: drop the key to let aml-dist choose"] if said else []
+    assert done.status == 0 and done.own_lines() == lines, str(done)
 
 
 def test_rank_0_tells_it_wherever_it_runs(cluster, workdir):

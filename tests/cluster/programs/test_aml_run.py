@@ -432,3 +432,23 @@ def test_horovodrun_sets_what_horovod_reads(cluster, workdir):
 def test_a_launcher_in_each_task_is_refused(cluster, workdir):
     done = cluster.run(f"cd {workdir} && srun -N2 -n2 {command('aml-torchrun', '--nproc-per-node=2', 'x.py')}")
     assert done.status == 2 and "in each of 2 tasks" in done.err, str(done)
+
+
+CATCHES = """import os, signal, time
+caught = []
+signal.signal(signal.SIGUSR1, lambda *_: caught.append(1))
+end = time.time() + 80
+while not caught and time.time() < end:
+    time.sleep(0.2)
+print("rank", os.environ["RANK"], "saved" if caught else "was not told", flush=True)
+"""
+
+
+@pytest.mark.parametrize("line", [
+    "echo begins\n  python3 catches.py", "python3 catches.py 2>&1 | tee log.$RANK", "true && python3 catches.py; echo ends"])
+def test_a_signal_before_the_limit_reaches_the_ranks_of_a_command_of_several_parts(cluster, workdir, line):
+    (workdir / "catches.py").write_text(CATCHES)
+    (workdir / "job.yml").write_text(f"command: |\n  {line}\ndistribution: {{type: pytorch}}\nresources: {{instance_count: 2}}\n")
+    done = cluster.run(f"cd {workdir} && {command('aml-run', '--wait', '--signal=USR1@55', '--time=1', 'job.yml')}", user="alice",
+                       timeout=150)
+    assert done.status == 0 and done.out.count("saved") == 2, str(done)

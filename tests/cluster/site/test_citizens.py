@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 
+import pytest
 from cluster import PROBE, TORCH_ENVIRONMENT, read_reports
 from oracle import check_pytorch, own_names
 
@@ -38,6 +39,47 @@ def test_gloo_is_told_its_interface_where_the_own_name_is_loopback(cluster):
             "node1": None, "node2": interface, "node3": None}
         chosen = cluster.tasks("-w node[1-3] -N3 -n3 --aml-dist=pytorch", env={"GLOO_SOCKET_IFNAME": "mine0"})
         assert {task.env["GLOO_SOCKET_IFNAME"] for task in chosen} == {"mine0"}
+
+
+@contextlib.contextmanager
+def hosts_of(cluster, node: str, change: str):
+    """A node whose /etc/hosts a sed script has changed."""
+    try:
+        assert cluster.run(f"sed '{change}' /etc/hosts >/tmp/hosts && mount --bind /tmp/hosts /etc/hosts", on=node).status == 0
+        yield
+    finally:
+        assert cluster.run("umount /etc/hosts", on=node).status == 0
+
+
+@pytest.mark.parametrize("change", ["/node2/d", "s/^[0-9.]*\\(.*node2\\)/10.9.9.9\\1/"])
+def test_gloo_is_told_its_interface_where_the_own_name_does_not_resolve_or_is_foreign(cluster, change):
+    with hosts_of(cluster, "node2", change):
+        tasks = cluster.tasks("-w node[1-3] -N3 -n3 --aml-dist=pytorch", user="alice")
+        interface = cluster.run("ip -o -4 addr show scope global | awk '{print $2}'", on="node2").out.strip()
+        assert {task.host: task.env.get("GLOO_SOCKET_IFNAME") for task in tasks} == {
+            "node1": None, "node2": interface, "node3": None}
+
+
+@pytest.mark.parametrize("change, said", [("/node1/d", "does not resolve on node1"), ("s/^[0-9.]*\\(.*node1\\)/10.9.9.9\\1/", "is 10.9.9.9 on node1")])
+def test_a_master_name_that_leads_nowhere_at_home_is_refused(cluster, change, said):
+    with hosts_of(cluster, "node1", change):
+        done = cluster.run("srun -w node[1-2] -N2 -n2 --aml-dist=pytorch,master_addr=name sleep 30", timeout=20)
+        assert done.status not in (0, 124), str(done)
+        assert [line for line in done.own_lines() if f"MASTER_ADDR=node1 {said}, rank 0's node, so the other nodes" in line], str(done)
+
+
+def test_jax_on_cpus_is_told_of_an_own_name_that_is_loopback(cluster):
+    with loopback_names(cluster, "node1", "node2"):
+        done = cluster.run("srun -w node[1-2] -N2 -n2 --aml-dist=jax true")
+        assert done.status == 0 and len(done.own_lines()) == 1, str(done)
+        assert "own name node1 is 127.0.1.1 on node1, and JAX on CPUs gives that to its peers" in done.own_lines()[0], str(done)
+        assert cluster.run("srun -w node[1-2] -N2 -n2 --aml-dist=pytorch true").own_lines() == []
+
+
+def test_a_master_name_outside_the_sites_network_is_refused(cluster):
+    with plugin_arguments(cluster, "network=192.168.77.0/24 master_addr=name"):
+        done = cluster.run("srun -w node[1-2] -N2 -n2 --aml-dist=pytorch true")
+        assert done.status not in (0, 124) and "outside the site's network 192.168.77.0/24" in str(done.own_lines()), str(done)
 
 
 def test_training_works_where_own_names_are_loopback(cluster):
