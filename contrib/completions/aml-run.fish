@@ -13,6 +13,7 @@ complete -c aml-run -l json -d 'What was done, for programs'
 complete -c aml-run -l new-job -d 'A job, even inside an allocation'
 complete -c aml-run -l literal -d 'A value of ${{...}} is one word'
 complete -c aml-run -l dashboard -d 'With the dashboard of Ray'
+complete -c aml-run -l stop-before -x -d 'Ask the ranks to stop so long before the time limit'
 complete -c aml-run -l snapshot -d 'Copy the code folder for the job'
 complete -c aml-run -l test-only -d 'Ask sbatch when the job would start'
 complete -c aml-run -l list -d Runs

@@ -32,6 +32,7 @@
 #include "step/server/hang_detector.hpp"
 #include "step/server/inbox.hpp"
 #include "step/server/roll_call.hpp"
+#include "step/server/stop_timer.hpp"
 
 namespace amldist::spank {
 namespace {
@@ -82,6 +83,7 @@ class ServerThread {
         server_(messages_of(step_, token)),
         inbox_(token, step_.nodes != 0 ? step_.nodes : node_count(step_)) {
     if (step_.trace.hang != 0) hang_.emplace(step_.trace.hang, step_.tasks);
+    if (step_.stop) stop_.emplace(seconds(step_.stop->seconds), Clock::now());
   }
 
   void run(int stop) {
@@ -94,6 +96,7 @@ class ServerThread {
       receive();
       call_roll();
       watch_for_hangs();
+      watch_for_stop();
       if (kill_at_ && Clock::now() >= *kill_at_) kill();
       if (!asked_for_limit_ && Clock::now() >= began_ + before_any_limit) ask_for_limit();
       if (server_.failure().stands() && !first_at_) note_first();
@@ -149,8 +152,7 @@ class ServerThread {
     const auto ask = [&] {
       return std::to_string(static_cast<int>(presence_of_step(part->job_id, step_.step_id, part->component, host)));
     };
-    const UserRights rights = step_.rights.value_or(UserRights{::geteuid(), ::getegid()});
-    const auto answer = text::to_number(answer_as_user(rights, ask, patience).value_or(""), 4);
+    const auto answer = text::to_number(in_child(ask), 4);
     return answer ? step::NodePresence{static_cast<int>(*answer)} : step::NodePresence::unknown;
   }
 
@@ -203,6 +205,56 @@ class ServerThread {
     if (!hang_) return;
     if (const auto hang = hang_->look(Clock::now())) act_on(*hang);
     if (const auto line = hang_->straggler(Clock::now())) tell(concat({"straggler: ", *line}));
+  }
+
+  void watch_for_stop() {
+    if (!stop_ || ended_ || decided_) return;
+    if (stop_->wants_limit(Clock::now())) ask_for_time_left();
+    if (!stop_->raise(Clock::now())) return;
+    const bool signals = step_.stop->signal != 0;
+    tell(concat({"stop: the ranks are asked to stop, ", time_left_ ? std::to_string(time_left_->count()) : "",
+                 " s before the time limit: ", signals ? "by a signal, and by " : "by ",
+                 "the file that AMLDIST_STOP_FILE names"}));
+    if (signals) signal_all(step_.stop->signal);
+  }
+
+  /// In a process of its own, because libslurm may wait for long.
+  [[nodiscard]] std::string in_child(const std::function<std::string()>& work) const {
+    const UserRights rights = step_.rights.value_or(UserRights{::geteuid(), ::getegid()});
+    return answer_as_user(rights, work, patience).value_or("");
+  }
+
+  void ask_for_time_left() {
+    const std::string answer = in_child([&]() -> std::string {
+      const StepLimit limit = time_left(step_.job_id, step_.step_id);
+      if (!limit.answered) return {};
+      return limit.left ? std::to_string(std::max<std::int64_t>(limit.left->count(), 0)) : "no limit";
+    });
+    if (answer.empty()) return stop_->take_silence(Clock::now());
+    const auto left = text::to_number(answer, 1ULL << 40);
+    const bool is_first = !std::exchange(knows_time_left_, true);
+    time_left_ = left ? std::optional(seconds(static_cast<std::int64_t>(*left))) : std::nullopt;
+    stop_->take(time_left_, Clock::now());
+    if (!is_first || left) return;
+    tell(concat({"stop=", std::to_string(step_.stop->seconds),
+                 ": there is no time limit, so the ranks are asked to stop by ", "'aml-dist stop ",
+                 std::to_string(step_.job_id), ".", std::to_string(step_.step_id),
+                 "', a preemption or scancel --signal alone: set one with --time"}));
+  }
+
+  /// Every component of the step.
+  void signal_all(int signal) const {
+    std::set<std::uint32_t> jobs = {step_.job_id};
+    for (const ServedNodes& part : step_.hosts) jobs.insert(part.job_id);
+    static_cast<void>(in_child([&]() -> std::string {
+      for (const std::uint32_t job : jobs) static_cast<void>(signal_step(job, step_.step_id, signal));
+      return {};
+    }));
+  }
+
+  [[nodiscard]] std::string answer_when_stop() const {
+    const auto left = stop_ ? stop_->until_stop(Clock::now()) : std::nullopt;
+    return to_datagram(step::Subject::stop_in, left ? std::to_string(left->count()) : "never", token_);
   }
 
   /// Says that the step hangs, and ends it where the user wants that.
@@ -344,7 +396,9 @@ class ServerThread {
     constexpr milliseconds soon{100};
     std::optional<Clock::time_point> first = ended_ ? std::optional(Clock::now() + soon) : failure_due();
     const bool asks = !has_started_ && !decided_ && !server_.failure().is_refused();
-    for (const auto& due : {hang_ ? hang_->due() : std::nullopt, kill_at_, asks ? roll_->due() : std::nullopt}) {
+    const bool stops = stop_ && !ended_ && !decided_;
+    for (const auto& due : {hang_ ? hang_->due() : std::nullopt, stops ? stop_->due() : std::nullopt, kill_at_,
+                            asks ? roll_->due() : std::nullopt}) {
       if (due && (!first || *due < *first)) first = due;
     }
     return first;
@@ -399,6 +453,7 @@ class ServerThread {
     if (auto answer = server_.take(letter.message, Clock::now())) return std::move(*answer);
     if (const auto host = parse_text(step::Subject::here, letter.message, token_))
       return to_datagram(take_node(*host, letter.stamp, sender), token_);
+    if (step::parse_message_type(letter.message, token_) == step::MessageType::when_stop) return answer_when_stop();
     if (!hang_) return {};
     if (letter.is_late) {
       inbox_.count_late();
@@ -434,6 +489,9 @@ class ServerThread {
   bool has_started_ = false;                ///< every node has reported
   bool is_bare_ = false;                    ///< a node has started tasks without aml-dist
   std::optional<step::HangDetector> hang_;  ///< only under hang=
+  std::optional<step::StopTimer> stop_;     ///< only under stop=
+  std::optional<seconds> time_left_;        ///< as slurmctld said last
+  bool knows_time_left_ = false;            ///< it has said so once
   Clock::time_point began_ = Clock::now();
   bool ended_ = false;  ///< srun, or the tasks of the stand-in's node
   Clock::time_point ended_at_ = {};

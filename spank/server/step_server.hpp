@@ -14,6 +14,7 @@
 #include "base/os/quiet_thread.hpp"
 #include "base/text/hostlist.hpp"
 #include "base/text/result.hpp"
+#include "launch/option/spec.hpp"
 #include "launch/site/trace_policy.hpp"
 #include "spank/slurm/slurm_headers.hpp"
 #include "step/messages/failure_report.hpp"
@@ -36,6 +37,7 @@ struct ServedStep {
   std::vector<ServedNodes> hosts = {};         ///< that must report before any task starts; empty: not known, none need
   std::string record = {};                     ///< the launch record, for nodes that ask; empty: none
   launch::TraceChoice trace = {};              ///< whether the step is watched for hangs, and what follows
+  std::optional<launch::StopWish> stop = {};   ///< when the ranks are asked to stop
   bool verbose = false;                        ///< srun says at the end which datagrams it dropped
   bool comments = false;                       ///< the job's comment gets the line too (job_comment.hpp)
   std::optional<bool> kills_on_bad_exit = {};  ///< as srun was told; nullopt: as slurm.conf has it
@@ -57,6 +59,9 @@ struct ServedStep {
 /// the job, its time limit, preemption, requeue): slurmctld changes the job's state before the tasks are signalled. Nor
 /// for a step at a time limit of its own. slurmctld does not tell that a single step was cancelled; then the line says
 /// what was seen, all tasks killed alike. While no task fails, the thread sleeps.
+///
+/// Under stop= it asks slurmctld for the time limit, tells the nodes how long it is until the stop (stop_timer.hpp),
+/// and sends the key's signal when it is time.
 ///
 /// Datagrams that are not of the step are dropped and counted (step/server/inbox.hpp): srun says how many if it is
 /// verbose, a stand-in in the node's log. A stand-in takes nothing but messages with the step's code, which the strict

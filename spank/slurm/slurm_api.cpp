@@ -441,6 +441,21 @@ StepLimit limit_of_step(std::uint32_t job_id, std::uint32_t step_id) {
   return {};
 }
 
+StepLimit time_left(std::uint32_t job_id, std::uint32_t step_id) {
+  StepLimit least = limit_of_step(job_id, step_id);
+  auto* const load = find_function<decltype(::slurm_load_job)>("slurm_load_job");
+  Owned<job_info_msg_t> jobs("slurm_free_job_info_msg");
+  if (!least.answered || load == nullptr || load_job(load, jobs.out(), job_id) != SLURM_SUCCESS)
+    return {.answered = false};
+  const auto* const job = record_of(*jobs.get(), job_id);
+  if (job == nullptr) return {.answered = false};
+  // Without a limit Slurm writes the end of the job as a year from its start.
+  if (job->time_limit == INFINITE && job->preempt_time == 0) return least;
+  const std::chrono::seconds left(job->end_time - jobs->last_update);  // both by slurmctld's clock
+  if (!least.left || left < *least.left) least.left = left;
+  return least;
+}
+
 bool kills_on_bad_exit_by_default() {
   auto* const load = find_function<decltype(::slurm_load_ctl_conf)>("slurm_load_ctl_conf");
   Owned<slurm_conf_t> configuration("slurm_free_ctl_conf", "slurm_free_conf");  // renamed by 26.05

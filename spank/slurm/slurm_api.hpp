@@ -86,6 +86,10 @@ struct StepLimit {
 /// call it before. One remote call.
 [[nodiscard]] StepLimit limit_of_step(std::uint32_t job_id, std::uint32_t step_id);
 
+/// The time until Slurm ends a step: by its own limit, or by the end of its job, which comes earlier once the job is
+/// preempted with a grace time. Two remote calls.
+[[nodiscard]] StepLimit time_left(std::uint32_t job_id, std::uint32_t step_id);
+
 /// KillOnBadExit of slurm.conf; false if slurmctld does not answer. One remote call.
 [[nodiscard]] bool kills_on_bad_exit_by_default();
 

@@ -171,6 +171,7 @@ Result<void> send_record(SrunSession& session, const launch::Spec& spec, const L
     if (has_ipv4) step.hosts = served_nodes(launch);
     if (!launch.components.empty()) step.record = text;
     step.trace = choose_trace(session.request.policy, spec, own_variable("SLURM_JOB_PARTITION").value_or(""));
+    step.stop = spec.stop;
     session.server->serve(std::move(step));
   }
   tell_policy(session.request.policy, spec, record->features);

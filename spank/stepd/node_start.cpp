@@ -148,6 +148,7 @@ Result<void> open_stand_in(NodeStart& start, const NodePlan& plan, const NodeFac
                   .tasks = placement.map.size(),
                   .nodes = placement.map.nodes(),
                   .hosts = {{placement.hosts, facts.items.job_id}},
+                  .stop = plan.step.spec.stop,
                   .record_files = record_files(handle),
                   .rights = facts.user,
                   .folder = handle.variable("PWD").value_or("/")};

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "spank/slurm/step_request.hpp"
 #include "spank/stepd/node_start.hpp"
+#include "spank/stepd/stop_watch.hpp"
 #include "spank/stepd/task_trace.hpp"
 #include "step/cause/kernel_log.hpp"
 
@@ -15,7 +17,8 @@ struct StepdSession {
   StepRequest request;
   NodeStart node;
 
-  HangWatchers hang_watchers;  ///< once the tasks are there
+  HangWatchers hang_watchers;             ///< once the tasks are there
+  std::unique_ptr<StopWatch> stop_watch;  ///< the same, under stop=
   std::uint32_t ended_tasks = 0;
   step::KernelLog kernel_log;  ///< since the step came to this node
 

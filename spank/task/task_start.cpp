@@ -17,6 +17,7 @@
 #include "step/messages/end_record.hpp"
 #include "step/messages/launch_record.hpp"
 #include "step/messages/step_secret.hpp"
+#include "step/messages/stop_files.hpp"
 
 namespace amldist::spank {
 namespace {
@@ -62,6 +63,24 @@ void raise_locked_memory(EnvironmentPatch& patch, const EnvironmentReader& envir
   static_cast<void>(::setrlimit(RLIMIT_MEMLOCK, &limit));
 }
 
+/// The stop file and the signal of stop=; what an outer step left goes.
+void set_stop(const NodePlan& plan, std::uint32_t rank, const EnvironmentReader& environment, EnvironmentPatch& patch) {
+  for (const std::string_view name : {launch::variable::stop_file, launch::variable::stop_signal})
+    if (environment(name)) patch.unset(name);
+  if (!plan.step.spec.stop) return;
+  const int signal = plan.step.spec.stop->signal;
+  const bool is_first = !plan.ranks.empty() && rank == plan.ranks.front();
+  const auto files = step::StopFiles::of_step(plan.step.step_name);
+  const auto begun = files && is_first ? files->begin(signal) : Result<void>();
+  if (!files || !begun) {
+    if (is_first)
+      tell_step(concat({"stop: no stop file on this node: ", files ? begun.error().message : files.error().message}));
+    return;
+  }
+  patch.set(launch::variable::stop_file, files->stop);
+  if (signal != 0) patch.set(launch::variable::stop_signal, static_cast<std::uint64_t>(signal));
+}
+
 Result<void> write_environment(const NodeStart& node, const Handle& handle, std::uint32_t rank) {
   auto patch = environment_of(node, handle, rank);
   const bool wants_rdma = node.resources.fabric && node.resources.fabric->policy != launch::RdmaPolicy::off;
@@ -70,6 +89,7 @@ Result<void> write_environment(const NodeStart& node, const Handle& handle, std:
   if (auto status = handle.environment_was_read(); !status) return status.error();
   if (!patch) return patch.error();
   set_trace(*node.plan(), handle.program(), handle.environment(), *patch);
+  set_stop(*node.plan(), rank, handle.environment(), *patch);
   patch->unset(step::launch_record_variable);
   if (handle.variable(step::end_record_variable)) patch->unset(step::end_record_variable);
   if (node.plan()->requires_secret) patch->set(launch::variable::secret, "require");

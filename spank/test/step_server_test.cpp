@@ -79,6 +79,11 @@ std::optional<JobEnd> end_of_job(std::uint32_t job_id) {
   return job_id == 2 ? std::optional(JobEnd::cancelled) : std::nullopt;
 }
 StepLimit limit_of_step(std::uint32_t /*job_id*/, std::uint32_t /*step_id*/) { return {}; }
+/// Job 3 has a time limit; nobody answers for job 4.
+StepLimit time_left(std::uint32_t job_id, std::uint32_t /*step_id*/) {
+  if (job_id == 3) return {.left = std::chrono::seconds(61)};
+  return {.answered = job_id != 4};
+}
 bool kills_on_bad_exit_by_default() { return false; }
 step::NodePresence presence_of_step(std::uint32_t /*job_id*/, std::uint32_t /*step_id*/, std::uint32_t /*component*/,
                                     const std::string& /*node*/) {
@@ -201,6 +206,56 @@ TEST(StandIn, ARepetitionOfARecordedDatagramChangesNothingAndIsCounted) {
   EXPECT_EQ(lines()[0],
             "3 datagrams that came to the port of step 1.0 were dropped: 1 without the step's code, 2 repeated, "
             "0 too late");
+}
+
+std::string when_stop() {
+  return step::ask(link_here(), step::MessageType::when_stop, step::Subject::stop_in, 20).value_or("no answer");
+}
+
+std::vector<std::string> told_of_stop(std::uint32_t job_id, std::string& first_answer, std::string& last_answer) {
+  lines().clear();
+  auto own = open_stand_in();
+  if (!own) return {own.error().message};
+  ServedStep stops = step();
+  stops.job_id = job_id;
+  stops.stop = launch::StopWish{60, 0};
+  (*own)->serve(stops);
+  constexpr std::chrono::milliseconds for_slurmctld(500);
+  std::this_thread::sleep_for(for_slurmctld);
+  first_answer = when_stop();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+  last_answer = when_stop();
+  own->reset();
+  return lines();
+}
+
+TEST(Stop, IsToldSoLongBeforeTheTimeLimit) {
+  std::string first;
+  std::string last;
+  const auto told = told_of_stop(3, first, last);
+  const auto left = text::to_number(first, 1000);
+  EXPECT_TRUE(left && *left > 0) << first;
+  EXPECT_EQ(last, "0");
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_TRUE(told[0].starts_with("stop: the ranks are asked to stop, 61 s before the time limit: by the file"))
+      << told[0];
+}
+
+TEST(Stop, WithoutATimeLimitIsNeverAndSaidOnce) {
+  std::string first;
+  std::string last;
+  const auto told = told_of_stop(1, first, last);
+  EXPECT_EQ(first, "never");
+  EXPECT_EQ(last, "never");
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_NE(told[0].find("stop=60: there is no time limit"), std::string::npos) << told[0];
+}
+
+TEST(Stop, ASlurmctldThatDoesNotAnswerIsNoStop) {
+  std::string first;
+  std::string last;
+  EXPECT_TRUE(told_of_stop(4, first, last).empty());
+  EXPECT_EQ(last, "never");
 }
 
 TEST(StandIn, SaysNothingBeforeTheStepsOutputIsThere) {

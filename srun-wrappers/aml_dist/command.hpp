@@ -27,6 +27,7 @@ struct Command {
 [[nodiscard]] Command add_explain(CLI::App& app);
 /// `driver`: the words behind the first "--".
 [[nodiscard]] Command add_ray(CLI::App& app, std::vector<std::string> driver);
+[[nodiscard]] Command add_stop(CLI::App& app);
 [[nodiscard]] Command add_trace(CLI::App& app);
 
 /// The options that describe a step that does not run, shared by explain and doctor.

@@ -258,6 +258,9 @@ void survivors(Communicator& world) {
   int flags = 6 | (n.is_root() ? 1 : 0);
   done(world.agree(flags), "agree");
   expect(flags == (n.ranks == 1 ? 7 : 6), "what agree found");
+  int stop = -1;
+  done(world.should_stop(stop), "should_stop");
+  expect(stop == 0 && !amldist::stop_requested(), "nobody wants to stop");
   auto left = world.shrink();
   expect(left.ok() && left->size() == n.ranks && left->rank() == n.rank, "shrink");
   if (left.ok()) done(left->barrier(), "barrier of the survivors");

@@ -73,6 +73,7 @@ def test_a_manual_page_has_each_setting(row):
     pages = {"amldist_init.3"} if "amldist_init" in row["reader"] or "GPU" in row["reader"] else set()
     pages |= {"aml-dist.1"} if "aml-dist trace" in row["reader"] else set()
     pages |= {"aml-dist-check.1"} if "aml-dist check" in row["reader"] else set()
+    pages |= {"amldist_should_stop.3"} if "amldist_should_stop" in row["reader"] else set()
     pages |= {"aml-run.1"} if "aml-run" in row["reader"] else set()
     assert pages, f"{row['reader']}: whose manual page is that?"
     for page in pages:

@@ -11,6 +11,7 @@
 #include "api/c/guard.hpp"
 #include "api/c/handles.hpp"
 #include "collective/communicator/context/interrupt.hpp"
+#include "collective/communicator/context/stop_request.hpp"
 
 namespace {
 
@@ -447,6 +448,20 @@ int amldist_agree(amldist_comm* comm, int* flags) {
     return agreed->lost ? Result<void>(*agreed->lost) : Result<void>();
   });
 }
+
+int amldist_should_stop(amldist_comm* comm, int* stop) {
+  return guarded_on(comm, [&]() -> Result<void> {
+    if (stop == nullptr) return null_argument("amldist_should_stop: the place for the answer");
+    *stop = 0;
+    if (!is_usable(comm)) return refusal_of(comm);
+    const auto answer = comm->impl->should_stop();
+    if (!answer) return answer.error();
+    *stop = *answer ? 1 : 0;
+    return {};
+  });
+}
+
+int amldist_stop_requested(void) { return amldist::collective::stop_is_requested() ? 1 : 0; }
 
 int amldist_group_begin(amldist_comm* comm) {
   return guarded_on(comm, [&]() -> Result<void> {

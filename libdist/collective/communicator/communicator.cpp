@@ -4,6 +4,8 @@
 
 #include "base/text/text.hpp"
 #include "collective/communicator/call_check.hpp"
+#include "collective/communicator/context/call_watchdog.hpp"
+#include "collective/communicator/context/stop_request.hpp"
 #include "collective/communicator/split_requests.hpp"
 
 namespace amldist::collective {
@@ -190,6 +192,28 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
   if (auto status = out->build(call); !status) return status.error();
   out->recorder_.add(out->context_.watch(), {}, recorder_.communicator());
   return out;
+}
+
+// ---- stop ----
+Result<bool> Communicator::should_stop() {
+  if (group_depth_ > 0) return Error{Errc::invalid_argument, "should_stop inside a group"};
+  if (const auto reason = health()) return Error{Errc::aborted, reason->message};
+  world::StopPolls& polls = context_.watch().stop();
+  const auto poll = polls.begin();
+  if (!poll.is_marked) {
+    if (!has_begun_stop_ && stop_is_requested()) {
+      has_begun_stop_ = true;
+      context_.channel().begin_stop(context_.shared_watch());
+    }
+    return false;
+  }
+  if (polls.decided() == 0) {
+    CallWatchdog watchdog(context_);  // nothing to drive: the control threads alone answer
+    if (auto status = context_.channel().await_stop(context_.watch(), watchdog); !status) return status.error();
+  }
+  const bool stops = poll.number >= polls.decided();
+  if (stops) note_stop();  // its other communicators stop, too
+  return stops;
 }
 
 // ---- the end ----

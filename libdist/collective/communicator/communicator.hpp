@@ -58,6 +58,8 @@ class Communicator {
   };
   /// Works whatever ends meanwhile, and also after a loss. Errors: aborted if the others have excluded this rank.
   [[nodiscard]] Result<Agreed> agree(std::uint64_t flags);
+  /// Whether the ranks should save and end (world/control/stop_polls.hpp): the same on all ranks at the same call.
+  [[nodiscard]] Result<bool> should_stop();
   /// A communicator of the remaining ranks, in their order. This one then counts as failed, even if it had not failed
   /// before.
   [[nodiscard]] Result<std::unique_ptr<Communicator>> shrink();
@@ -135,6 +137,7 @@ class Communicator {
   bool keeps_recorder_ = false;  ///< leaves the process's recorder open for the newest world
   bool is_shrunk_ = false;       ///< it, or one that it was split from, is the result of a shrink
   bool is_finalized_ = false;
+  bool has_begun_stop_ = false;
   void* stream_ = nullptr;
   std::uint64_t splits_ = 0;
   std::uint64_t agreements_ = 0;  ///< rounds that were started

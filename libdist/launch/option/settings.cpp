@@ -18,6 +18,10 @@ constexpr auto table = std::to_array<SettingDescription>({
     {variable::step_secret, "`amldist_init()`, `aml-dist check`", "64 hexadecimal digits", "none",
      "secret by which the processes of a step recognise each other; the plugin makes one for every step and replaces "
      "any other. As private as the environment"},
+    {variable::stop_file, "`amldist_should_stop()`", "a path", "none",
+     "file that appears on the node when the step is to stop; the plugin sets it under `stop=` ([stop.md](stop.md))"},
+    {variable::stop_signal, "`amldist_should_stop()`", "a signal's number", "none",
+     "signal that means the same; the plugin sets it under `stop=SECONDS@SIGNAL`"},
 });
 
 }  // namespace

@@ -14,6 +14,8 @@ inline constexpr std::string_view rdma = "AMLDIST_RDMA";
 inline constexpr std::string_view rdma_sku = "AMLDIST_RDMA_SKU";
 inline constexpr std::string_view secret = "AMLDIST_SECRET";
 inline constexpr std::string_view step_secret = "AMLDIST_STEP_SECRET";
+inline constexpr std::string_view stop_file = "AMLDIST_STOP_FILE";
+inline constexpr std::string_view stop_signal = "AMLDIST_STOP_SIGNAL";
 
 }  // namespace variable
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <limits>
 #include <vector>
 
@@ -145,6 +146,41 @@ Result<void> set_hang_action(Spec& spec, std::string_view value) {
   return {};
 }
 
+struct SignalName {
+  std::string_view name;
+  int number;
+};
+/// Signals that a program can take and that are not the kernel's answer to a fault of its own.
+constexpr auto stop_signals = std::to_array<SignalName>({{"USR1", SIGUSR1},
+                                                         {"USR2", SIGUSR2},
+                                                         {"TERM", SIGTERM},
+                                                         {"INT", SIGINT},
+                                                         {"HUP", SIGHUP},
+                                                         {"QUIT", SIGQUIT},
+                                                         {"ALRM", SIGALRM},
+                                                         {"URG", SIGURG},
+                                                         {"XCPU", SIGXCPU},
+                                                         {"CONT", SIGCONT}});
+
+/// SECONDS, SECONDS@SIGNAL, with or without SIG.
+Result<void> set_stop(Spec& spec, std::string_view value) {
+  const auto at = value.find('@');
+  const auto seconds = parse_number("stop", value.substr(0, at), 1, longest_hang);
+  if (!seconds) return seconds.error();
+  spec.stop = StopWish{*seconds};
+  if (at == std::string_view::npos) return {};
+  std::string_view name = value.substr(at + 1);
+  if (name.starts_with("SIG")) name.remove_prefix(3);
+  const auto* const found = std::ranges::find(stop_signals, name, &SignalName::name);
+  if (found != stop_signals.end()) {
+    spec.stop->signal = found->number;
+    return {};
+  }
+  std::array<std::string_view, stop_signals.size()> names;
+  std::ranges::transform(stop_signals, names.begin(), &SignalName::name);
+  return bad_value("stop=SECONDS@SIGNAL with SIGNAL", value.substr(at + 1), names);
+}
+
 constexpr std::uint32_t max_count = std::numeric_limits<std::int32_t>::max();
 
 template <std::optional<std::uint32_t> CountAssertions::*member, std::uint32_t low, std::uint32_t high>
@@ -213,6 +249,7 @@ constexpr std::array keys = {
     Key{"hang", "SECONDS", "report a step that makes no progress, and the rank at fault", any_kind, plain<set_hang>},
     Key{"hang_action", "report|end", "what to do then (default: end the step, status 75)", any_kind,
         plain<set_hang_action>},
+    Key{"stop", "SECONDS[@SIGNAL]", "ask the ranks to stop so long before the time limit", any_kind, plain<set_stop>},
     Key{"verbose", "", "print what was computed and from which facts", any_kind, nullptr},
     Key{"node_count", "N", "assert: nodes of the step", any_kind, set_count<&C::nodes, 1, max_count>},
     Key{"process_count", "N", "assert: tasks of the step", any_kind, set_count<&C::processes, 1, max_count>},

@@ -57,6 +57,14 @@ enum class RdmaPairs { off, ring, log, all };
 /// What to do with a step that makes no progress for hang= seconds: report it, or report it and end the step.
 enum class HangAction { report, end };
 
+/// When a step is asked to stop: so long before its time limit, and by which signal besides the stop file.
+struct StopWish {
+  std::uint32_t seconds = 0;
+  int signal = 0;  ///< 0: by the file alone
+
+  friend bool operator==(const StopWish&, const StopWish&) = default;
+};
+
 /// Counts of the step that the user asserts. Unset: not asserted.
 struct CountAssertions {
   std::optional<std::uint32_t> nodes;               ///< node_count
@@ -86,13 +94,14 @@ struct Spec {
   std::optional<bool> trace;          ///< trace, trace=off; not given: the site decides
   std::optional<std::uint32_t> hang;  ///< seconds; implies trace
   std::optional<HangAction> hang_action;
+  std::optional<StopWish> stop;
   bool verbose = false;
   CountAssertions counts;
 
   friend bool operator==(const Spec&, const Spec&) = default;
 };
 
-/// Largest value of hang=, in seconds: a week.
+/// Largest value of hang= and stop=, in seconds: a week.
 inline constexpr std::uint32_t longest_hang = 604'800;
 
 /// Longest option text that is accepted, in bytes.

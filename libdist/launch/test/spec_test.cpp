@@ -1,5 +1,7 @@
 #include "launch/option/spec.hpp"
 
+#include <csignal>
+
 #include "support.hpp"
 
 namespace amldist::launch {
@@ -16,6 +18,13 @@ TEST(Spec, ReadsTheKeysOfTrace) {
   ASSERT_TRUE(spec);
   EXPECT_EQ(spec->hang, 60U);
   EXPECT_EQ(spec->hang_action, HangAction::report);
+}
+
+TEST(Spec, ReadsWhenAndHowToStop) {
+  EXPECT_FALSE(parse_spec("mpi")->stop);
+  EXPECT_EQ(parse_spec("jax,stop=60")->stop, (StopWish{60, 0}));
+  EXPECT_EQ(parse_spec("ray,stop=1@USR1")->stop, (StopWish{1, SIGUSR1}));
+  EXPECT_EQ(parse_spec("pytorch,stop=604800@SIGTERM,verbose")->stop, (StopWish{604800, SIGTERM}));
 }
 
 TEST(Spec, KindAloneMeansPerProcess) {
@@ -140,6 +149,16 @@ std::vector<BadOption> bad_options() {
       {"mpi,hang=60,trace=off", "needs trace"},
       {"mpi,hang_action=end", "needs hang=SECONDS"},
       {"mpi,hang=60,hang_action=kill", "use one of report, end"},
+      {"mpi,stop", "write stop=SECONDS[@SIGNAL]"},
+      {"mpi,stop=0", "whole number from 1 to 604800"},
+      {"mpi,stop=x", "whole number from 1"},
+      {"mpi,stop=@USR1", "whole number from 1"},
+      {"mpi,stop=60@", "use one of USR1, USR2, TERM"},
+      {"mpi,stop=60@SIGFOO", "use one of USR1, USR2, TERM"},
+      {"mpi,stop=60@KILL", "use one of USR1"},
+      {"mpi,stop=60@usr1", "use one of USR1"},
+      {"mpi,stop=60@USR1@USR2", "use one of USR1"},
+      {"mpi,stop=60,stop=70", "given twice"},
       {"mpi,trace,trace=on", "given twice"},
       {"pytorch,rdma=maybe", "use one of require, prefer, off"},
       {"pytorch,health=sick", "use one of require, prefer, off"},

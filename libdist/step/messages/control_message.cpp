@@ -12,7 +12,7 @@ struct Spelling {
   MessageType word;
   std::string_view text;
 };
-constexpr std::array<Spelling, 13> spellings = {{{MessageType::may_i_end, "may-i-end"},
+constexpr std::array<Spelling, 14> spellings = {{{MessageType::may_i_end, "may-i-end"},
                                                  {MessageType::not_yet, "not-yet"},
                                                  {MessageType::end, "end"},
                                                  {MessageType::heard, "heard"},
@@ -24,11 +24,12 @@ constexpr std::array<Spelling, 13> spellings = {{{MessageType::may_i_end, "may-i
                                                  {MessageType::refuse_step, "refuse-step"},
                                                  {MessageType::wants_states, "wants-states"},
                                                  {MessageType::which_stand_in, "which-stand-in"},
-                                                 {MessageType::start, "start"}}};
+                                                 {MessageType::start, "start"},
+                                                 {MessageType::when_stop, "when-stop"}}};
 
 constexpr std::string_view name_of(Subject subject) noexcept {
-  constexpr std::array<std::string_view, 9> names = {"record", "address", "waits",    "state", "wants-stacks",
-                                                     "stack",  "shares",  "stand-in", "here"};
+  constexpr std::array<std::string_view, 10> names = {"record", "address", "waits",    "state", "wants-stacks",
+                                                      "stack",  "shares",  "stand-in", "here",  "stop-in"};
   return names.at(static_cast<std::size_t>(subject));
 }
 

@@ -34,6 +34,11 @@
 //   aml-dist;1;00c0ffee00c0ffee;stand-in;40123                    to srun, which answers `heard`
 //   aml-dist;1;00c0ffee00c0ffee;which-stand-in                    to srun
 //   aml-dist;1;00c0ffee00c0ffee;stand-in;10.0.0.1:40123           from srun, or `not-yet`
+//
+// Under stop= each node asks srun now and then in how many milliseconds the step is asked to stop:
+//
+//   aml-dist;1;00c0ffee00c0ffee;when-stop                         to srun
+//   aml-dist;1;00c0ffee00c0ffee;stop-in;58200                     from srun; or `never`, without a time limit
 #pragma once
 
 #include <cstdint>
@@ -57,7 +62,8 @@ enum class MessageType {
   refuse_step,
   wants_states,
   which_stand_in,
-  start
+  start,
+  when_stop
 };
 
 [[nodiscard]] std::string to_datagram(MessageType word, std::uint64_t token);
@@ -65,7 +71,7 @@ enum class MessageType {
 [[nodiscard]] std::optional<MessageType> parse_message_type(std::string_view datagram, std::uint64_t token);
 
 /// Messages that carry a text.
-enum class Subject { record, address, waits, state, wants_stacks, stack, shares, stand_in, here };
+enum class Subject { record, address, waits, state, wants_stacks, stack, shares, stand_in, here, stop_in };
 
 [[nodiscard]] std::string to_datagram(Subject subject, std::string_view text, std::uint64_t token);
 /// The text inside `datagram`; nullopt for a datagram that to_datagram(subject, ..., token) cannot have written.

@@ -160,6 +160,16 @@ std::string trace_name(std::string_view text) {
   return name;
 }
 
+Result<std::string> make_user_folder() {
+  std::optional<Error> first;
+  for (const std::string& root : trace_roots({}, ::geteuid())) {
+    const auto folder = own_folder(AT_FDCWD, root, root, false);
+    if (folder) return root;
+    if (!first) first = folder.error();
+  }
+  return *first;
+}
+
 Result<std::optional<std::string>> make_trace_folder(const std::string& given, std::string_view step) {
   if (!is_trace_name(step)) {
     return Error{Errc::invalid_argument, concat({text::quote(step), " cannot name a step's flight recorders"})};

@@ -33,6 +33,9 @@ namespace amldist::trace {
 /// too. nullopt: recording is off.
 [[nodiscard]] Result<std::optional<std::string>> make_trace_folder(const std::string& given, std::string_view step);
 
+/// This process's user's own folder on this node, the first usable one of trace_roots(), created if needed.
+[[nodiscard]] Result<std::string> make_user_folder();
+
 /// How many ended steps are kept in a user's folder, and how many bytes of them.
 inline constexpr std::size_t kept_steps = 16;
 inline constexpr std::uint64_t kept_bytes = 64UL << 20;

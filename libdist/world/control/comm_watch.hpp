@@ -14,6 +14,7 @@
 
 #include "calls/call.hpp"
 #include "calls/watchdog.hpp"
+#include "world/control/stop_polls.hpp"
 
 namespace amldist::world {
 
@@ -57,6 +58,7 @@ class CommWatch {
   /// World ranks, by rank of the communicator.
   [[nodiscard]] const std::vector<std::uint32_t>& members() const noexcept { return members_; }
   [[nodiscard]] std::uint32_t rank() const noexcept { return rank_; }
+  [[nodiscard]] StopPolls& stop() noexcept { return stop_; }
 
   /// A few stores: this is on the path of every call.
   void enter(const calls::Call& call) noexcept {
@@ -108,6 +110,7 @@ class CommWatch {
   const std::uint64_t id_;
   const std::vector<std::uint32_t> members_;
   const std::uint32_t rank_;
+  StopPolls stop_;
   /// A call that has begun. `mark`: the lower half of its number, then the digest of its lists; 0 while it is written.
   struct alignas(32) Kept {
     std::atomic<std::uint64_t> mark = 0;

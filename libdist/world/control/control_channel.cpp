@@ -42,6 +42,10 @@ void end_after_the_others() {
   static_cast<void>(registered);
 }
 
+/// Of the gather that ends in a stop: the others are numbered from 0.
+constexpr std::uint64_t number_of_stop = UINT64_MAX;
+constexpr std::uint64_t most_polls = UINT64_MAX / 4;
+
 /// Of an end that this process saw itself.
 constexpr std::uint32_t no_teller = UINT32_MAX;
 
@@ -113,11 +117,7 @@ ControlChannel::ControlChannel(World world, bool is_under_srun)
       agreements_(*this, [this](std::uint64_t id) { return find(id); }),
       tree_(world_.table, all_ranks(world_.size)),
       gather_({[this](std::uint32_t rank, const std::string& frame) { send_to(rank, frame); },
-               [this](const GatherKey& key, calls::Pieces pieces) {
-                 const std::lock_guard lock(mutex_);
-                 gathered_.insert_or_assign(key, std::move(pieces));
-                 came_.notify_all();
-               }}),
+               [this](const GatherKey& key, calls::Pieces pieces) { on_gathered(key, std::move(pieces)); }}),
       gone_(world_.size),
       log_(write_to_stderr) {
   const BlockedSignals blocked;
@@ -285,6 +285,8 @@ void ControlChannel::handle(ControlLink& link, Frame& frame) {
       return gather_.on_pieces(frame);
     case FrameKind::agreement:
       return agreements_.take(link.rank, frame);
+    case FrameKind::stop:
+      return on_stop(find(frame.number()));
     default:
       return;  // of a later release: nothing that this one must know
   }
@@ -512,10 +514,56 @@ void ControlChannel::gather(const std::shared_ptr<CommWatch>& watch, const Gathe
   const auto& members = watch->members();
   const auto place = [&] {
     if (scope == calls::GatherScope::node) return neighbours_in_node(world_.table, members, world_.rank);
-    if (members.size() == world_.size) return neighbours_in_tree(tree_, world_.rank);
-    return neighbours_in_tree(CommTree(world_.table, members), world_.rank);
+    return neighbours(members);
   };
   gather_.begin(key, watch->rank(), std::move(piece), place());
+}
+
+TreeGather::Neighbours ControlChannel::neighbours(const std::vector<std::uint32_t>& members) const {
+  if (members.size() == world_.size) return neighbours_in_tree(tree_, world_.rank);
+  return neighbours_in_tree(CommTree(world_.table, members), world_.rank);
+}
+
+void ControlChannel::on_gathered(const GatherKey& key, calls::Pieces pieces) {
+  const auto watch = key.number == number_of_stop ? find(key.communicator) : nullptr;
+  const std::lock_guard lock(mutex_);
+  if (key.number == number_of_stop) {
+    std::uint64_t last = 0;
+    for (const calls::Pieces::Run& run : pieces.runs())
+      last = std::max<std::uint64_t>(last, text::to_number(run.piece, most_polls).value_or(0));
+    if (watch) watch->stop().decide(last + 1);
+  } else {
+    gathered_.insert_or_assign(key, std::move(pieces));
+  }
+  came_.notify_all();
+}
+
+// ---- stop ----
+void ControlChannel::begin_stop(const std::shared_ptr<CommWatch>& watch) {
+  post([this, watch] { on_stop(watch); });
+}
+
+/// A rank that has finalized the communicator is not there any more: no other one can be waiting then.
+void ControlChannel::on_stop(const std::shared_ptr<CommWatch>& watch) {
+  const auto polls = watch ? watch->stop().set_mark() : std::nullopt;
+  if (!polls) return;
+  auto around = neighbours(watch->members());
+  const std::string frame = FrameWriter(FrameKind::stop).number(watch->id()).take();
+  if (around.parent) send_to(*around.parent, frame);
+  for (const std::uint32_t child : around.children) send_to(child, frame);
+  gather_.begin({watch->id(), number_of_stop}, watch->rank(), std::to_string(*polls), std::move(around));
+}
+
+Result<void> ControlChannel::await_stop(CommWatch& watch, calls::Watchdog& watchdog) {
+  std::unique_lock lock(mutex_);
+  while (watch.stop().decided() == 0) {
+    came_.wait_for(lock, milliseconds(10));  // for the watchdog: what is awaited wakes it
+    lock.unlock();
+    auto going_on = watchdog.keep_waiting(calls::Watchdog::anyone);
+    lock.lock();
+    if (!going_on) return going_on;
+  }
+  return {};
 }
 
 void ControlChannel::set_heartbeat(std::function<void()> heartbeat) {

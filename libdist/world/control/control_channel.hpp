@@ -69,6 +69,10 @@ class ControlChannel final : private FailureDetectorHost {
   [[nodiscard]] AgreementOutcome agree(const std::shared_ptr<CommWatch>& watch,
                                        const std::shared_ptr<AgreementTicket>& ticket, std::uint64_t flags,
                                        std::uint64_t purposes);
+  /// This rank has heard that it should stop: all ranks agree on when (stop_polls.hpp).
+  void begin_stop(const std::shared_ptr<CommWatch>& watch);
+  /// Waits until that is known, once a call of this rank has found the mark.
+  [[nodiscard]] Result<void> await_stop(CommWatch& watch, calls::Watchdog& watchdog);
   /// Prints a sentence before it returns: the program may end next. Thread-safe.
   void tell(const std::string& sentence);
   /// Gives a communicator up on all its ranks.
@@ -120,6 +124,9 @@ class ControlChannel final : private FailureDetectorHost {
   void spread_news();
   void gather(const std::shared_ptr<CommWatch>& watch, const GatherKey& key, std::string piece,
               calls::GatherScope scope);
+  void on_stop(const std::shared_ptr<CommWatch>& watch);
+  void on_gathered(const GatherKey& key, calls::Pieces pieces);
+  [[nodiscard]] TreeGather::Neighbours neighbours(const std::vector<std::uint32_t>& members) const;
   [[nodiscard]] std::optional<Liveness> end_of(std::uint32_t world_rank) const noexcept override;
   [[nodiscard]] std::span<const std::uint32_t> ended() const noexcept override { return ended_; }
   void send_to(std::uint32_t world_rank, const std::string& frame) override;

@@ -25,6 +25,7 @@ enum class FrameKind : std::uint8_t {
   heard = 32,      ///< a report, a query or a diagnosis has come
   pair_counts,     ///< to the root: the counts of an alltoallv
   agreement,       ///< among the ranks of a communicator that agree (agreement_message.hpp)
+  stop,            ///< along a communicator's tree: a rank wants to stop (stop_polls.hpp)
 };
 
 }  // namespace amldist::world

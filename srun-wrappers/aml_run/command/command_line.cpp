@@ -50,6 +50,7 @@ class Reader {
     if (auto status = take_rest(*rest); !status) return status.error();
     if (auto status = find_command(); !status) return status.error();
     if (auto status = check_kind(); !status) return status.error();
+    if (auto status = check_stop(); !status) return status.error();
     if (auto status = check_job(); !status) return status.error();
     return std::move(line_);
   }
@@ -70,6 +71,7 @@ class Reader {
   void add_own() {
     parser_.add_text("--kind,--aml-dist", line_.kind);
     parser_.add_text("--mpi", line_.mpi);
+    parser_.add_text("--stop-before", line_.stop_before);
     parser_.add_text("--instance-types", line_.instance_types);
     parser_.add_text("--download-path", line_.download_path);
     parser_.add_text("--metric-pattern", line_.metric);
@@ -133,6 +135,14 @@ class Reader {
     if (line_.kind.empty() || launch::is_help(line_.kind)) return {};
     const auto spec = launch::parse_spec(line_.kind);
     return spec ? Result<void>() : Result<void>(spec.error());
+  }
+
+  /// SECONDS or SECONDS@SIGNAL, as the key stop= of the option.
+  [[nodiscard]] Result<void> check_stop() const {
+    if (line_.stop_before.empty()) return {};
+    const std::string_view kind = line_.kind.empty() ? "pytorch" : line_.kind;
+    const auto spec = launch::parse_spec(concat({kind, ",stop=", line_.stop_before}));
+    return spec ? Result<void>() : wrong(concat({"--stop-before: ", spec.error().message}));
   }
 
   /// A count that Slurm accepts, or a range for --nodes.
@@ -201,6 +211,7 @@ aml-run [OPTION]... -- COMMAND [ARGUMENT]...
   --literal                a value of ${{...}} is one word, whatever bash makes of it
   --setup LINE             a line of bash in front of the program (module load ...)
   --mpi TYPE               srun's --mpi (kind mpi: pmix)
+  --stop-before SECONDS[@SIGNAL]   ask the ranks to save and end so long before the time limit
   --instance-types FILE    what instance types and computes are on this cluster
   --dashboard              kind ray: with Ray's dashboard; its address is in the job's output
   --no-expand              leave $RANK and its like in a command's arguments alone

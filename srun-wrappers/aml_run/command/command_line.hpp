@@ -23,6 +23,7 @@ struct CommandLine {
   std::vector<std::pair<std::string, std::string>> set;
   std::vector<std::string> setup;
   std::string mpi;
+  std::string stop_before;
   std::string instance_types;  ///< empty: the default file
   commands::SlurmOptions slurm;
   bool dry_run = false;

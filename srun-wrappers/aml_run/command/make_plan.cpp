@@ -43,6 +43,7 @@ Plan plan_command(const CommandLine& line) {
   const auto launcher = launch::find_launcher(std::span<const std::string>(line.words));
   const bool is_per_node = launcher && launcher->reach == launch::LauncherReach::node;
   if (plan.option == "pytorch" && is_per_node && !reads_rank) plan.option += ",launch=per-node";
+  if (!line.stop_before.empty()) plan.option += concat({",stop=", line.stop_before});
   return plan;
 }
 
@@ -55,6 +56,13 @@ Result<Plan> plan_tree(const CommandLine& line, const SiteTable& table, const Pl
   const JobFileOptions options{line.kind, line.slurm, line.literal, tree.made_later, tree.further, tree.root};
   auto plan = run::plan_job(tree.file, tree.folder, tree.job, options, table);
   if (!plan) return plan;
+  if (!line.stop_before.empty()) {
+    if (plan->option.empty() || plan->option == "none") {
+      return Error{Errc::invalid_argument,
+                   "--stop-before needs a distributed job, and this file has no distribution: add one, or --kind"};
+    }
+    plan->option += concat({",stop=", line.stop_before});
+  }
   // A total on the command line replaces the file's count per node.
   if (line.slurm.has("ntasks") && !line.slurm.has("ntasks-per-node")) plan->job.erase("ntasks-per-node");
   if (line.slurm.has("ntasks-per-node") && !line.slurm.has("ntasks")) plan->job.erase("ntasks");

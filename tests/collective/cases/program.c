@@ -38,7 +38,9 @@ static const struct {
              {"nowhere", run_nowhere},
              {"registered", run_registered},
              {"registered_unasked", run_registered_unasked},
-             {"fetching", run_fetching}};
+             {"fetching", run_fetching},
+             {"stop", run_stop},
+             {"stop_unasked", run_stop_unasked}};
 
 static int start(void) {
   enum { USUAL_MS = 30000 };

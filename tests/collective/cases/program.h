@@ -42,6 +42,8 @@ void run_registered(void);
 void run_registered_unasked(void);
 void run_nowhere(void);
 void run_fetching(void);
+void run_stop(void);
+void run_stop_unasked(void);
 void run_victim(int argc, char** argv);    /* HOW WHO DEADLINE_MS */
 void run_survivors(int argc, char** argv); /* HOW VICTIMS DEADLINE_MS */
 

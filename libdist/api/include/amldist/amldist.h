@@ -316,6 +316,19 @@ AMLDIST_API int amldist_shrink(amldist_comm* comm, amldist_comm** survivors);
  * calls return AMLDIST_EABORTED. Does not wait for requests in progress. Since 0.2. */
 AMLDIST_API int amldist_agree(amldist_comm* comm, int* flags);
 
+/* Whether the ranks should save and end: *stop is 1 from the same call on, on every rank, although they hear of it at
+ * different times; 0 before. Collective in effect: every rank makes the same calls of it, such as one in each step of a
+ * training. It sends nothing and does not wait, but for once: after a rank has heard of the stop, the ranks agree over
+ * the control connections on the call from which on it is 1, which is soon after the last that any of them has made. A
+ * rank hears of it under the key stop= of the step (aml_dist(7)): some time before the time limit, by
+ * aml-dist-stop(1), and by SIGTERM or the key's signal, which the first call takes where the program leaves them to the
+ * system. Elsewhere *stop stays 0. Errors: AMLDIST_EINVAL (NULL, or inside a group), and those of a collective if ranks
+ * were lost. Since 0.2. */
+AMLDIST_API int amldist_should_stop(amldist_comm* comm, int* stop);
+/* Whether this process has heard of it: 1 or 0. Other ranks may not have heard yet: only amldist_should_stop() is the
+ * same on all. For programs whose ranks agree by other means. Any thread may ask. Since 0.2. */
+AMLDIST_API int amldist_stop_requested(void);
+
 /* The same without waiting. Collectives of one communicator run in the order of the calls, blocking ones and splits
  * included. Sends and receives of host buffers start at once and progress independently, even while a collective waits:
  * other calls may come between the two directions of an exchange. Sends and receives of device buffers start at the

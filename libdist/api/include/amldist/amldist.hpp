@@ -117,6 +117,8 @@ class [[nodiscard]] Expected {
 
 /// Release of the library, "MAJOR.MINOR.PATCH".
 [[nodiscard]] inline std::string_view version() noexcept { return amldist_version(); }
+/// Whether this process has heard that it should stop; others may not have heard yet.
+[[nodiscard]] inline bool stop_requested() noexcept { return amldist_stop_requested() != 0; }
 
 /// The identity of this process in its step, without a communicator.
 [[nodiscard]] inline Expected<amldist_identity> get_identity() {
@@ -134,15 +136,12 @@ class [[nodiscard]] Expected {
   static_cast<void>(amldist_get_error(&error));
   return error;
 }
-
 /// amldist_set_interrupt(), for the calling thread.
 inline void set_interrupt(amldist_interrupt_function function, void* context = nullptr) noexcept {
   static_cast<void>(amldist_set_interrupt(function, context));
 }
-
 /// Checks an option text as srun does: "pytorch,master_port=6105".
 inline Status check_option(const std::string& text) { return Status::of(amldist_check_option(text.c_str())); }
-
 /// The result of `aml-dist check` on this node.
 struct NodeVerification {
   amldist_verdict verdict = AMLDIST_VERDICT_SKIP;
@@ -498,9 +497,10 @@ class Communicator {
     if (status != AMLDIST_OK) return Status::of(status);
     return Communicator(survivors);
   }
-  /// `flags` becomes the bitwise AND of the remaining ranks' flags, also if the status is AMLDIST_EPEER: then ranks
-  /// were lost. The same on all of them.
+  /// `flags` becomes the AND of the remaining ranks' flags, also with AMLDIST_EPEER, for ranks that were lost.
   Status agree(int& flags) { return Status::of(amldist_agree(get(), &flags)); }
+  /// `stop` becomes 1 if the ranks should save and end; the same on all of them at the same call.
+  Status should_stop(int& stop) { return Status::of(amldist_should_stop(get(), &stop)); }
 
   template <Element T>
   Expected<Buffer<T>> allocate(std::size_t count) {

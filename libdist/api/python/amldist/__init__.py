@@ -14,7 +14,7 @@ from amldist._errors import AbortedError, Error, MismatchError, PeerError, Timeo
 from amldist._library import version
 from amldist._reducer import Reducer
 from amldist._request import Request
-from amldist._world import Identity, Store, init
+from amldist._world import Identity, Store, init, stop_requested
 
 __all__ = [
     "AbortedError",
@@ -28,6 +28,7 @@ __all__ = [
     "Store",
     "TimeoutError",
     "init",
+    "stop_requested",
     "version",
 ]
 __version__ = version()

@@ -388,6 +388,15 @@ class Communicator:
             raise
         return agreed.value
 
+    def should_stop(self) -> bool:
+        """Whether the ranks should save and end: true from the same call on, on every rank. Every rank calls it equally often,
+        such as once in each step; it sends nothing and does not wait until a rank has heard of the stop.
+
+        A rank hears of it under the key ``stop=`` of ``srun --aml-dist``; elsewhere the answer stays false."""
+        stop = ctypes.c_int()
+        self._run(lib.amldist_should_stop, ctypes.byref(stop))
+        return stop.value != 0
+
     def allocate(self, shape: _Shape, dtype: Any = "float32") -> Any:
         """A zeroed array in memory that collectives use without copying it: a NumPy array where NumPy is installed, else
         a memoryview of one dimension. bfloat16 is shown as uint16.

@@ -109,6 +109,8 @@ _OTHERS: dict[str, list[Any]] = {
     "split": [c_void_p, c_int, c_int, c_void_p],
     "shrink": [c_void_p, c_void_p],
     "agree": [c_void_p, c_void_p],
+    "should_stop": [c_void_p, c_void_p],
+    "stop_requested": [],
     "wait": [c_void_p],
     "test": [c_void_p, c_void_p],
     "isend_tagged": [c_void_p, _BUFFER, _COUNT, _NUMBER, _NUMBER, _NUMBER, c_void_p],

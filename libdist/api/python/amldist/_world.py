@@ -12,6 +12,11 @@ from amldist._communicator import Communicator, milliseconds
 from amldist._library import ConfigStruct, IdentityStruct, StoreGet, StoreSet, StoreStruct, lib
 
 
+def stop_requested() -> bool:
+    """Whether this process has heard that the step should stop. Only Communicator.should_stop() is the same on all ranks."""
+    return bool(lib.amldist_stop_requested())
+
+
 class Store(Protocol):
     """A key-value store that all ranks of a world reach. Called by one thread, only while the world is being made."""
 

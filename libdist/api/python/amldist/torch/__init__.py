@@ -31,10 +31,11 @@ if not hasattr(dist, "DistBackendError"):
 from amldist.torch._backend import DEVICES, NAME, AmldistBackend, AmldistGroup, create
 from amldist.torch._buckets import use_library_memory
 from amldist.torch._failures import BackendError
+from amldist.torch._stop import should_stop
 
 BackendError.__module__ = __name__  # the name that users see and can import
 
-__all__ = ["NAME", "AmldistBackend", "AmldistGroup", "BackendError", "register", "use_library_memory"]
+__all__ = ["NAME", "AmldistBackend", "AmldistGroup", "BackendError", "register", "should_stop", "use_library_memory"]
 
 
 def register() -> None:

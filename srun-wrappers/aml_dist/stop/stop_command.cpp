@@ -1,0 +1,225 @@
+// `aml-dist stop`: asks the ranks of a step with the key stop= to stop, now.
+//
+// A small step on the nodes of the job makes the stop files, with the user's rights and by Slurm's own means; a signal
+// that the step was started with is sent by scancel.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "aml_dist/command.hpp"
+#include "base/os/environment.hpp"
+#include "base/text/hostlist.hpp"
+#include "base/text/text.hpp"
+#include "shared/exit_status.hpp"
+#include "shared/programs.hpp"
+#include "shared/terminal.hpp"
+#include "step/messages/stop_files.hpp"
+
+namespace amldist::tools {
+namespace {
+
+using text::concat;
+
+constexpr std::string_view node_line = "aml-dist-stop ";
+constexpr std::uint64_t most_number = 4'000'000'000;
+
+struct StopOptions {
+  std::string target;
+  bool here = false;
+};
+
+/// A failure with the exit status that it leads to.
+struct Failure {
+  int status = commands::exit_failed;
+  std::string sentence;
+};
+
+/// "12", "12_3" or "12+1", and the step.
+struct Target {
+  std::string job;
+  std::optional<std::string> step;
+
+  static std::optional<Target> parse(std::string_view word) {
+    const auto dot = word.find('.');
+    const std::string_view job = word.substr(0, dot);
+    const auto mark = std::min(job.find_first_of("_+"), job.size());
+    if (!text::to_number(job.substr(0, mark), most_number)) return std::nullopt;
+    if (mark < job.size() && !text::to_number(job.substr(mark + 1), most_number)) return std::nullopt;
+    if (dot == std::string_view::npos) return Target{std::string(job), std::nullopt};
+    const std::string_view step = word.substr(dot + 1);
+    if (!text::to_number(step, most_number)) return std::nullopt;
+    return Target{std::string(job), std::string(step)};
+  }
+};
+
+struct RunningSteps {
+  std::string job;                           ///< its number, also of an array's task
+  std::map<std::string, std::string> nodes;  ///< host list by step
+};
+
+/// Lines of squeue's answer, in fields.
+std::vector<std::vector<std::string>> rows_of(const std::string& text) {
+  std::vector<std::vector<std::string>> rows;
+  for (const std::string_view line : text::split(text, '\n')) {
+    if (line.empty()) continue;
+    std::vector<std::string> fields;
+    for (const std::string_view field : text::split(line, '|')) fields.emplace_back(field);
+    rows.push_back(std::move(fields));
+  }
+  return rows;
+}
+
+std::string last_line_of(const std::string& text) {
+  const auto rows = rows_of(text);
+  return rows.empty() ? "" : rows.back().front();
+}
+
+std::optional<Failure> find_steps(const Target& target, RunningSteps& steps) {
+  const auto jobs = commands::run_program({"squeue", "--noheader", "--format=%A|%U|%u", "--jobs=" + target.job});
+  if (!jobs) return Failure{commands::exit_no_slurm, jobs.error().message};
+  const auto rows = rows_of(jobs->out);
+  const bool is_unknown = jobs->status == 0 || jobs->err.find("Invalid job id") != std::string::npos;
+  if (rows.empty() || rows.front().size() != 3) {
+    if (is_unknown) return Failure{commands::exit_not_found, concat({"job ", target.job, " does not run: see squeue"})};
+    return Failure{commands::exit_no_slurm, concat({"squeue does not answer: ", last_line_of(jobs->err)})};
+  }
+  if (rows.size() > 1)
+    return Failure{commands::exit_usage,
+                   concat({target.job, " is several jobs: name one, such as ", target.job, "_0"})};
+  if (text::to_number(rows.front()[1], most_number) != ::geteuid()) {
+    return Failure{commands::exit_refused, concat({"job ", target.job, " belongs to ", text::quote(rows.front()[2]),
+                                                   ": only this user can ask its ranks to stop"})};
+  }
+  steps.job = rows.front()[0];
+  const auto list = commands::run_program({"squeue", "--steps", "--noheader", "--format=%i|%N", "--jobs=" + steps.job});
+  if (!list) return Failure{commands::exit_no_slurm, list.error().message};
+  for (const auto& row : rows_of(list->out)) {
+    const std::string name = row.front().substr(row.front().rfind('.') + 1);
+    if (row.size() == 2 && text::to_number(name, most_number) && name == target.step.value_or(name))
+      steps.nodes[name] = row[1];
+  }
+  if (!steps.nodes.empty()) return std::nullopt;
+  return Failure{commands::exit_not_found,
+                 target.step ? concat({"job ", target.job, " has no step ", *target.step, " now: see squeue --steps"})
+                             : concat({"job ", target.job, " has no step now: its script runs none with srun"})};
+}
+
+/// What the nodes of a step answered.
+struct Answers {
+  std::size_t nodes = 0;  ///< that have made their file
+  int signal = 0;
+};
+
+std::optional<Failure> ask_nodes(const std::string& step, const std::string& hosts, Answers& answers) {
+  const auto names = Hostlist::parse(hosts);
+  if (!names) return Failure{commands::exit_failed, concat({"squeue says ", text::quote(hosts), ": no host list"})};
+  const std::string count = std::to_string(names->expand().size());
+  const std::string job = step.substr(0, step.find('.'));
+  const auto ran = commands::run_program(
+      {"srun", "--jobid=" + job, "--overlap", "--nodes=" + count, "--ntasks=" + count, "--ntasks-per-node=1",
+       "--nodelist=" + hosts, "--cpus-per-task=1", "--mem=0", "--gres=none", "--mpi=none", "--quiet", "--aml-dist=none",
+       commands::sibling_program("aml-dist"), "stop", "--here", step});
+  if (!ran) return Failure{commands::exit_no_slurm, ran.error().message};
+  bool has_answered = false;
+  for (const auto& row : rows_of(ran->out)) {
+    if (!row.front().starts_with(node_line)) continue;
+    has_answered = true;
+    const auto signal = text::to_number(std::string_view(row.front()).substr(node_line.size()), SIGRTMAX);
+    if (!signal) continue;
+    ++answers.nodes;
+    answers.signal = static_cast<int>(*signal);
+  }
+  if (has_answered) return std::nullopt;
+  return Failure{commands::exit_refused,
+                 concat({"the nodes of step ", step, " cannot be asked: ", last_line_of(ran->err)})};
+}
+
+/// The ranks may be done before the signal comes.
+bool has_ended(const std::string& error) {
+  return error.find("Invalid job") != std::string::npos || error.find("already") != std::string::npos;
+}
+
+std::optional<Failure> stop_step(const std::string& step, const std::string& hosts, bool& has_stopped) {
+  Answers answers;
+  if (auto failure = ask_nodes(step, hosts, answers)) return failure;
+  if (answers.nodes == 0) return std::nullopt;
+  has_stopped = true;
+  if (answers.signal != 0) {
+    const auto sent = commands::run_program({"scancel", "--signal=" + std::to_string(answers.signal), step});
+    if (!sent) return Failure{commands::exit_no_slurm, sent.error().message};
+    if (sent->status != 0 && !has_ended(sent->err))
+      return Failure{commands::exit_refused, concat({"step ", step, " got no signal: ", last_line_of(sent->err)})};
+  }
+  commands::say(concat({"step ", step, " is asked to stop on ", std::to_string(answers.nodes),
+                        answers.nodes == 1 ? " node" : " nodes", ": by its stop file",
+                        answers.signal != 0 ? concat({" and signal ", std::to_string(answers.signal)}) : ""}));
+  return std::nullopt;
+}
+
+/// In the small step, on each node.
+int stop_here(const std::string& step) {
+  const auto files = step::StopFiles::of_step(step);
+  const auto signal = files ? files->signal() : std::nullopt;
+  const bool raised = signal && files->raise();
+  return commands::print(concat({node_line, raised ? std::to_string(*signal) : "none", "\n"}));
+}
+
+/// The variables of the job that this runs in would shape the small step.
+void forget_own_job() {
+  for (const std::string& each : all_own_variables()) {
+    const std::string name = each.substr(0, each.find('='));
+    if (name.starts_with("SLURM_") && name != "SLURM_CONF") ::unsetenv(name.c_str());
+  }
+}
+
+int stop(const StopOptions& options) {
+  const auto target = Target::parse(options.target);
+  if (!target) {
+    commands::say(
+        concat({"stop: ", text::quote(options.target), " is not a job or a step: write JOBID or JOBID.STEP"}));
+    return commands::exit_usage;
+  }
+  if (options.here) return stop_here(options.target);
+  forget_own_job();
+  RunningSteps steps;
+  std::optional<Failure> failure = find_steps(*target, steps);
+  bool has_stopped = false;
+  for (const auto& [step, hosts] : steps.nodes) {
+    if (!failure) failure = stop_step(concat({steps.job, ".", step}), hosts, has_stopped);
+  }
+  if (!failure && !has_stopped) {
+    failure = Failure{commands::exit_failed,
+                      concat({options.target,
+                              " was started without the key stop=: start it with --aml-dist=KIND,stop=60, "
+                              "or signal it with scancel --signal"})};
+  }
+  if (!failure) return commands::exit_done;
+  commands::say(concat({"stop: ", failure->sentence}));
+  return failure->status;
+}
+
+}  // namespace
+
+Command add_stop(CLI::App& app) {
+  const auto shared = std::make_shared<StopOptions>();
+  CLI::App* const command =
+      app.add_subcommand("stop", "Ask the ranks of a step to save and end, all at the same point");
+  command->footer(
+      "Examples:\n"
+      "  aml-dist stop 1234       (all steps of the job that were started with the key stop=)\n"
+      "  aml-dist stop 1234.0\n\n"
+      "Exit status: 0 asked, 1 no step has the key; others as in aml_dist(7).");
+  command->add_option("step", shared->target, "JOBID or JOBID.STEP")->required()->type_name("JOBID[.STEP]");
+  command->add_flag("--here", shared->here)->group("");
+  return {command, [shared] { return stop(*shared); }};
+}
+
+}  // namespace amldist::tools
