@@ -68,7 +68,7 @@ class ServerThread {
  public:
   ServerThread(int socket, std::uint64_t token, ServedStep step)
       : socket_(socket), token_(token), step_(std::move(step)), server_(messages_of(step_, token)) {
-    if (step_.trace.hang != 0) hang_.emplace(step_.trace.hang, step_.tasks);
+    if (step_.trace.hang != 0) hang_.emplace(step_.trace.hang, step_.tasks, step_.trace.busy, step_.trace.ends);
   }
 
   void run(int stop) {
@@ -191,8 +191,9 @@ class ServerThread {
     });
     const std::string line = concat({hang.sentence, hang.place.empty() ? "" : concat({"; it is in ", hang.place}),
                                      file.empty() ? "" : concat({"; its stack is in ", file})});
-    if (!is_srun()) log_for_administrator(concat({"step ", step, ", whose srun does not answer: hang: ", line}));
-    if (!step_.trace.ends) return tell(concat({"hang: ", line}));
+    const std::string_view what = hang.is_busy ? "busy: " : "hang: ";
+    if (!is_srun()) log_for_administrator(concat({"step ", step, ", whose srun does not answer: ", what, line}));
+    if (!step_.trace.ends || hang.is_busy) return tell(concat({what, line}));
     decided_ = true;  // the deaths that follow are ours
     first_at_ = Clock::now();
     if (is_srun()) end_srun_with(exit_hang);

@@ -20,6 +20,7 @@
 #include "step/messages/datagram.hpp"
 #include "step/messages/rank_state.hpp"
 #include "step/messages/wait_shares.hpp"
+#include "step/server/hang_detector.hpp"
 #include "trace/diagnosis/straggler.hpp"
 #include "trace/record/process_stack.hpp"
 #include "trace/record/record_reader.hpp"
@@ -37,13 +38,6 @@ constexpr std::array<std::string_view, 4> sources_for_stacks = {".torch", ".nccl
 constexpr milliseconds reading_timeout{5000};
 constexpr milliseconds stack_patience{1500};
 
-/// The second field behind the name in /proc/PID/stat: R, S, D, T, t, ...
-char state_in(const std::string& stat_file) {
-  const std::string line = read_file_start(stat_file, 512);
-  const auto end_of_name = line.rfind(')');
-  return end_of_name != std::string::npos && end_of_name + 2 < line.size() ? line[end_of_name + 2] : '?';
-}
-
 // ---- in the child, with the user's rights ----
 
 std::optional<Recording> recording_of(const WatchedNode& node, std::uint32_t rank, std::string_view source) {
@@ -55,16 +49,18 @@ std::optional<Recording> recording_of(const WatchedNode& node, std::uint32_t ran
   return std::nullopt;
 }
 
-/// The longest wait on this node in milliseconds; 0 while a debugger holds one of the ranks.
+/// The longest wait on this node in milliseconds, or that a debugger holds one of the ranks.
 std::string longest_wait(const WatchedNode& node) {
   std::int64_t longest = 0;
   for (const std::uint32_t rank : node.ranks) {
     for (const std::string_view source : sources) {
       const auto recording = recording_of(node, rank, source);
       if (!recording) continue;
-      const bool is_debugged = recording->writer == Writer::stopped &&
-                               state_in(concat({"/proc/", std::to_string(recording->pid), "/stat"})) == 't';
-      if (is_debugged) return "0";
+      const std::string stat = concat({"/proc/", std::to_string(recording->pid), "/stat"});
+      const auto process =
+          recording->writer == Writer::stopped ? parse_process_stat(read_file_start(stat, 512)) : std::nullopt;
+      const bool is_debugged = process && process->state == 't';
+      if (is_debugged) return std::string(step::HangDetector::debugged);
       longest = std::max(longest, step::longest_wait_ms(*recording, calendar_ns()));
     }
   }
@@ -104,9 +100,11 @@ std::string shares_of(const WatchedNode& node, std::size_t first) {
 std::string states_of(const WatchedNode& node, std::size_t first) {
   constexpr std::size_t room = longest_answer_as_user - step::longest_rank_state - 64;
   std::vector<std::string> texts;
+  const auto processes = all_processes();
   for (std::size_t used = 0; first < node.ranks.size() * sources.size() && used < room; ++first) {
-    const auto recording = recording_of(node, node.ranks[first / sources.size()], sources[first % sources.size()]);
+    auto recording = recording_of(node, node.ranks[first / sources.size()], sources[first % sources.size()]);
     if (!recording) continue;
+    recording->totals = trace::totals_of(recording->pid, processes);
     texts.push_back(step::to_rank_state(*recording, calendar_ns()));
     used += texts.back().size() + 1;
   }
@@ -131,7 +129,7 @@ class WatchThread {
   void run() {
     while (socket_ && !stopped_within(pause_)) {
       const auto wait = ask([this] { return longest_wait(node_); });
-      if (!wait || !text::to_number(*wait, 1ULL << 50)) continue;
+      if (!wait || (*wait != step::HangDetector::debugged && !text::to_number(*wait, 1ULL << 50))) continue;
       if (!stand_in_) find_stand_in();
       send_to(watcher(), socket_.get(), to_datagram(step::Subject::waits, *wait, token()));
       const std::string reply = answer();

@@ -12,6 +12,7 @@
 #include "base/text/result.hpp"
 #include "calls/data_type.hpp"
 #include "trace/record/member_ranks.hpp"
+#include "trace/record/process_activity.hpp"
 #include "trace/record/record_format.hpp"
 
 namespace amldist::trace {
@@ -88,6 +89,8 @@ struct Recording {
   std::int64_t latest_ns = 0;                      ///< time of the last heartbeat
   std::uint64_t recorded = 0;                      ///< number of calls; the file has the newest of them
   std::optional<Habit> told_habit = std::nullopt;  ///< in what a node tells: of the oldest call that the rank waits in
+  std::optional<ActivityTotals> totals = std::nullopt;  ///< of its process; only in what a node tells
+  Activity activity = {};                               ///< of its process, where totals of two times are known
   std::vector<CommunicatorRecord> communicators;
   /// Oldest first. A call of MPI in which one thread has waited while others went on for a second or more is
   /// `enqueued`.
