@@ -68,7 +68,10 @@ class ServerThread {
  public:
   ServerThread(int socket, std::uint64_t token, ServedStep step)
       : socket_(socket), token_(token), step_(std::move(step)), server_(messages_of(step_, token)) {
-    if (step_.trace.hang != 0) hang_.emplace(step_.trace.hang, step_.tasks, step_.trace.busy, step_.trace.ends);
+    constexpr std::uint32_t most_of_a_launcher = 512;
+    const launch::TraceChoice& trace = step_.trace;
+    const std::uint32_t ranks = trace.has_launchers ? step_.tasks * most_of_a_launcher : step_.tasks;
+    if (trace.hang != 0) hang_.emplace(trace.hang, ranks, trace.busy, trace.ends, trace.has_launchers);
   }
 
   void run(int stop) {
@@ -179,6 +182,7 @@ class ServerThread {
     if (!hang_) return;
     if (const auto hang = hang_->look(Clock::now())) act_on(*hang);
     if (const auto line = hang_->straggler(Clock::now())) tell(concat({"straggler: ", *line}));
+    if (const auto line = hang_->unwatched(Clock::now())) tell(*line);
   }
 
   /// Says that the step hangs, and ends it where the user wants that.

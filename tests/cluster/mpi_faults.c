@@ -122,6 +122,7 @@ static void be_busy(const char* kind) {
     }
     _exit(0);
   }
+  close(lock);
   sleep(1);
   const int own = open("mpi_faults.lock", O_RDWR | O_CLOEXEC);
   if (strcmp(kind, "locked") == 0) flock(own, LOCK_EX);

@@ -24,7 +24,7 @@ using trace::recorder_format::State;
 
 constexpr std::int64_t ns_per_ms = 1'000'000;
 constexpr std::array<std::string_view, 3> writers = {"runs", "stopped", "gone"};
-constexpr std::array<std::string_view, 4> sources = {"amldist", "mpi", "nccl", "torch"};
+constexpr std::array<std::string_view, 5> sources = {"amldist", "mpi", "nccl", "torch", trace::without_file};
 
 /// Time since it began, or since its end if it has ended.
 std::int64_t age_ms(const CallRecord& call, std::int64_t now_ns) {

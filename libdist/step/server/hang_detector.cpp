@@ -31,6 +31,13 @@ std::string_view word_of(Writer writer) {
   return writer == Writer::stopped ? "stopped" : "dead";
 }
 
+/// The number of ranks that a state speaks of, up to `most`.
+std::optional<std::uint32_t> told_size(std::string_view state, std::uint32_t most) {
+  const auto words = text::split(state.substr(0, state.find('\n')), ' ');
+  const auto size = words.size() > 2 ? text::to_number(words[2], most) : std::nullopt;
+  return size ? std::optional(static_cast<std::uint32_t>(*size)) : std::nullopt;
+}
+
 /// The ranks whose stacks tell most: of the first culprits, and of one that waits.
 std::string ranks_to_ask(const trace::HangDiagnosis& diagnosis) {
   constexpr std::size_t most = 4;
@@ -62,6 +69,8 @@ milliseconds patience_for(trace::HangDiagnosis::Kind kind, std::uint32_t given) 
 }  // namespace
 
 HangDetector::Wish HangDetector::take_wait(std::string_view text, Clock::time_point now) {
+  if (!first_wait_at_) first_wait_at_ = now;
+  if (text != unrecorded) is_recorded_ = true;
   if (text == debugged) held_until_ = now + fresh_for;
   const auto wait = text::to_number(text, 1ULL << 50);
   if (!wait || over_) return {};
@@ -72,7 +81,8 @@ HangDetector::Wish HangDetector::take_wait(std::string_view text, Clock::time_po
 }
 
 void HangDetector::take_state(std::string_view text, Clock::time_point now) {
-  auto state = parse_rank_state(text, tasks_, calendar_ns());
+  const auto size = learns_ ? told_size(text, tasks_) : tasks_;
+  auto state = size ? parse_rank_state(text, *size, calendar_ns()) : std::nullopt;
   if (!state || states_.size() >= most_told) return;
   const auto [known, is_new] = index_.try_emplace({state->rank, state->source}, states_.size());
   if (is_new) {
@@ -80,6 +90,8 @@ void HangDetector::take_state(std::string_view text, Clock::time_point now) {
     told_at_.emplace_back();
     marks_.emplace_back();
   }
+  tasks_ = state->size;
+  learns_ = false;
   states_[known->second] = std::move(*state);
   told_at_[known->second] = now;
   take_activity(known->second);
@@ -156,6 +168,16 @@ std::optional<std::string> HangDetector::straggler(Clock::time_point now) {
   if (now - *straggler_since_ < believed_after) return std::nullopt;
   named_ = true;
   return trace::sentence(*found);
+}
+
+std::optional<std::string> HangDetector::unwatched(Clock::time_point now) {
+  const seconds patience = std::max(seconds(seconds_), seconds(60));  // a program may load for long
+  if (is_recorded_ || !first_wait_at_ || now - *first_wait_at_ < patience) return std::nullopt;
+  is_recorded_ = true;
+  return concat(
+      {"hang=", std::to_string(seconds_), ": no rank has recorded a call in the first ",
+       std::to_string(patience.count()),
+       " s: until one does, no hang is noticed ('Unmodified programs' in the user guide says what is recorded)"});
 }
 
 std::optional<Clock::time_point> HangDetector::due() const {

@@ -25,13 +25,17 @@ namespace amldist::step {
 
 class HangDetector {
  public:
-  /// `tasks`: of the step. `ends`: the step is ended when it hangs, so nothing is told twice; else each hang is told,
-  /// and once more when it has lasted ten times as long.
-  HangDetector(std::uint32_t seconds, std::uint32_t tasks, std::uint32_t busy = 5, bool ends = true)
-      : seconds_(seconds), tasks_(tasks), busy_(busy), ends_(ends) {}
+  /// `tasks`: of the step; where launchers number the ranks (`learns`), the most that there may be. `ends`: the step is
+  /// ended when it hangs, so nothing is told twice; else each hang is told, and once more when it has lasted ten times
+  /// as long.
+  HangDetector(std::uint32_t seconds, std::uint32_t tasks, std::uint32_t busy = 5, bool ends = true,
+               bool learns = false)
+      : seconds_(seconds), tasks_(tasks), busy_(busy), ends_(ends), learns_(learns) {}
 
   /// In place of a node's longest wait, while a debugger holds one of its ranks.
   static constexpr std::string_view debugged = "debugged";
+  /// The same while none of its ranks has a recorder.
+  static constexpr std::string_view unrecorded = "unrecorded";
 
   /// What a node's longest wait, in milliseconds, calls for: nothing, states, or stacks.
   struct Wish {
@@ -64,6 +68,9 @@ class HangDetector {
   /// others wait for it 61 % of their time, which is 97 % of their waits".
   [[nodiscard]] std::optional<std::string> straggler(Clock::time_point now);
 
+  /// Once, where no rank has had a recorder for long: "hang=60: no rank has recorded a call in the first 60 s, ...".
+  [[nodiscard]] std::optional<std::string> unwatched(Clock::time_point now);
+
  private:
   [[nodiscard]] bool is_fresh(std::size_t state, Clock::time_point now) const;
   [[nodiscard]] bool does_anyone_wait(std::span<const trace::Recording> recordings) const;
@@ -84,6 +91,7 @@ class HangDetector {
   std::uint32_t tasks_;
   std::uint32_t busy_;
   bool ends_;
+  bool learns_;  ///< the first state says how many ranks there are
   std::vector<trace::Recording> states_;
   std::vector<Clock::time_point> told_at_;  ///< of each of states_
   /// The totals with which the newest ones are compared, and those that will take their place.
@@ -97,9 +105,11 @@ class HangDetector {
   std::optional<trace::HangDiagnosis> diagnosis_;  ///< of states that may have changed since
   std::optional<Clock::time_point> since_;         ///< when the diagnosis was first reached
   std::optional<Clock::time_point> last_look_;
-  std::optional<Clock::time_point> asked_at_;    ///< for stacks
-  std::string asked_;                            ///< ranks
-  std::optional<Clock::time_point> held_until_;  ///< a debugger holds a rank, or held it
+  std::optional<Clock::time_point> asked_at_;       ///< for stacks
+  std::string asked_;                               ///< ranks
+  std::optional<Clock::time_point> first_wait_at_;  ///< when the first node told something
+  bool is_recorded_ = false;                        ///< a rank has had a recorder, or the user was told that none has
+  std::optional<Clock::time_point> held_until_;     ///< a debugger holds a rank, or held it
   struct Told {
     trace::HangDiagnosis diagnosis;  ///< only to be compared: its recordings may be gone
     std::chrono::milliseconds waited;

@@ -394,6 +394,66 @@ TEST(HangDetector, JudgesNothingWhileADebuggerHoldsARank) {
   EXPECT_EQ(lines_of(detector, 500, 60, {}, seconds(60)).size(), 1U) << "it is judged anew when the debugger has gone";
 }
 
+TEST(HangDetector, SaysOfARankWithoutARecorderWhatItsNodeKnows) {
+  const std::pair<Writer, std::string_view> cases[] = {
+      {Writer::runs,
+       "rank 1 (local 1) on node0 has no recorder: it computes (3 children, 1.0 processor); 3 ranks wait"},
+      {Writer::stopped, "rank 1 (local 1) on node0 is stopped for 60 s; 3 ranks wait"},
+      {Writer::gone, "rank 1 (local 1) on node0 has ended; 3 ranks wait"},
+  };
+  for (const auto& [writer, words] : cases) {
+    HangDetector detector(10, 4);
+    std::optional<HangDetector::Hang> hang;
+    const Clock::time_point start = Clock::now();
+    for (int i = 1; i < 30 && !hang; ++i) {
+      for (std::uint32_t rank = 0; rank < 4; ++rank) {
+        Recording each = traced_rank(rank, rank == 1 ? 0 : 60, rank == 1 ? writer : Writer::runs);
+        if (rank == 1) {
+          each.source = trace::without_file;
+          each.communicators.clear();
+          if (writer == Writer::runs)
+            each.totals = trace::ActivityTotals{1000 * i, static_cast<std::uint64_t>(1000 * i), 0, 3};
+        }
+        detector.take_state(to_rank_state(each, calendar_ns()), start + seconds(i));
+      }
+      static_cast<void>(detector.take_wait("60000", start + seconds(i)));
+      hang = detector.look(start + seconds(i));
+    }
+    ASSERT_TRUE(hang);
+    EXPECT_TRUE(hang->sentence.ends_with(words)) << hang->sentence;
+    EXPECT_EQ(hang->node, "node0");
+  }
+}
+
+TEST(HangDetector, LearnsTheNumberOfRanksThatLaunchersStart) {
+  HangDetector detector(10, 512, 5, true, true);
+  const auto hang =
+      judged(detector, {traced_rank(0, 12), traced_rank(1, 0), traced_rank(2, 12), traced_rank(3, 12)}, 30);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->rank, 1U);
+  HangDetector small(10, 2, 5, true, true);
+  EXPECT_FALSE(judged(small, {traced_rank(0, 12), traced_rank(1, 0), traced_rank(2, 12), traced_rank(3, 12)}, 30))
+      << "more than there may be";
+}
+
+TEST(HangDetector, SaysOnceThatNothingIsRecorded) {
+  for (const bool is_recorded : {false, true}) {
+    HangDetector detector(10, 4);
+    const Clock::time_point start = Clock::now();
+    int lines = 0;
+    for (int i = 0; i < 100; ++i) {
+      const bool any = is_recorded && i == 30;
+      static_cast<void>(detector.take_wait(any ? "0" : HangDetector::unrecorded, start + seconds(i)));
+      if (const auto line = detector.unwatched(start + seconds(i))) {
+        ++lines;
+        EXPECT_EQ(i, 60);
+        EXPECT_TRUE(line->starts_with("hang=10: no rank has recorded a call in the first 60 s: ")) << *line;
+      }
+    }
+    EXPECT_EQ(lines, is_recorded ? 0 : 1);
+  }
+}
+
 TEST(HangDetector, ReportsEachNewHangOfAStepThatIsNotEnded) {
   HangDetector detector(10, 4, 5, false);
   EXPECT_EQ(lines_of(detector, 12, 30, {}).size(), 1U);

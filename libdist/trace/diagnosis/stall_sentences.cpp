@@ -36,7 +36,7 @@ std::string sentence(const Stall& stall, const MissingRank& missing, std::uint64
     case MissingRank::Why::stopped:
       return concat({who, " is stopped", doing, time});
     case MissingRank::Why::gone:
-      return concat({who, " is dead", doing});
+      return concat({who, missing.recording->source == without_file ? " has ended" : " is dead", doing});
     case MissingRank::Why::slow:
       return concat({who, " is still in it", time});
     case MissingRank::Why::differs:
@@ -48,7 +48,7 @@ std::string sentence(const Stall& stall, const MissingRank& missing, std::uint64
     case MissingRank::Why::no_recorder:
       break;
   }
-  return concat({who, " has no recorder"});
+  return concat({who, " has no recorder", instead});
 }
 
 std::string sentence(const Stall& stall, std::uint64_t seconds, std::size_t waiting) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/text/result.hpp"
@@ -72,12 +73,15 @@ enum class Habit : std::uint8_t {
   kept,
 };
 
+/// In place of a source, in what a node tells of a rank that has no recorder: only its process is known.
+inline constexpr std::string_view without_file = "none";
+
 /// The content of one file.
 struct Recording {
   std::string path;
   std::string job;
   std::string host;
-  std::string source;      ///< whose calls: "amldist", "mpi", "nccl", "torch"
+  std::string source;      ///< whose calls: "amldist", "mpi", "nccl", "torch"; or without_file
   std::string note;        ///< what the process's watchdog thread found; may be empty
   std::uint32_t rank = 0;  ///< below size
   std::uint32_t size = 1;
