@@ -195,37 +195,6 @@ def test_a_debugger_on_any_node_holds_the_judgement(cluster, pmix, program, work
     assert "it lives" in done.out and len(hang_lines(done)) == 1 and done.status == 75, done
 
 
-# As torchrun does: one launcher on a node starts the ranks and numbers them.
-LAUNCHER = """import os, subprocess, sys
-node, each = int(os.environ['NODE_RANK']), 2
-ranks = [subprocess.Popen(sys.argv[1:], env={**os.environ, 'RANK': str(node * each + i), 'LOCAL_RANK': str(i), 'WORLD_SIZE': '4',
-                                             'LOCAL_WORLD_SIZE': str(each)}) for i in range(each)]
-sys.exit(max(abs(rank.wait()) for rank in ranks))
-"""
-GLOO = """import os, time
-import torch.distributed as dist, torch
-import amldist.torch
-dist.init_process_group('gloo')
-for _ in range(3):
-    dist.all_reduce(torch.ones(4))
-if dist.get_rank() == 2:
-    time.sleep(1000)
-dist.all_reduce(torch.ones(4))
-"""
-
-
-def test_the_ranks_of_launchers_are_watched(cluster, program, workdir):
-    if subprocess.run(["/usr/bin/python3", "-c", "import torch"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("no PyTorch")
-    (workdir / "launch.py").write_text(LAUNCHER)
-    (workdir / "late.py").write_text(GLOO)
-    python = HERE.parents[1] / "libdist/api/python"
-    done = cluster.run(f"cd {workdir} && PYTHONPATH={python} AMLDIST_LIBRARY={BUILD}/lib/libamldist.so srun -w node[1-2] -N2 "
-                       "--aml-dist=pytorch,launch=per-node,hang=4 /usr/bin/python3 launch.py /usr/bin/python3 late.py", timeout=120)
-    assert done.status == 75 and len(hang_lines(done)) == 1, done
-    assert re.search(r"allreduce #\d+ .*: rank 2 \(local 0\) on node2 has not called it for \d+ s; 3 ranks wait", hang_lines(done)[0]), done
-
-
 def test_a_step_that_records_nothing_is_said_not_to_be_watched(cluster, program, workdir):
     done = cluster.run("srun -w node[1-2] -N2 --aml-dist=pytorch,hang=2 sleep 75", timeout=100)
     assert done.status == 0 and done.err.count("hang=2: no rank has recorded a call in the first 60 s") == 1, done
