@@ -341,6 +341,7 @@ int main(int argc, char** argv) {
     if (strcmp(kind, "late") == 0 && wrong) sleep(1000);
     if (strcmp(kind, "stopped") == 0 && wrong) raise(SIGSTOP);
     if (strcmp(kind, "killed") == 0 && wrong) raise(SIGKILL);
+    if (strcmp(kind, "aborted") == 0 && wrong) MPI_Abort(MPI_COMM_WORLD, 7);
     if (strcmp(kind, "exited") == 0 && wrong) exit(0); /* without MPI_Finalize */
     if (strcmp(kind, "skipped") == 0 && wrong) continue;
     if (strcmp(kind, "finalize") == 0 && wrong) break;

@@ -164,6 +164,8 @@ void FirstFailure::take_unfinished(const FailureReport& report) {
 /// Tasks that Slurm kills because of a first death are not broken by another rank either, but are reported after the
 /// cause.
 bool FirstFailure::is_earlier_cause(const FailureReport& report) const {
+  if (trace::has_aborted(first_->last_call) || trace::has_aborted(report.last_call))
+    return !trace::has_aborted(first_->last_call);
   return trace::is_broken_by_another(first_->last_call) && !trace::is_broken_by_another(report.last_call);
 }
 

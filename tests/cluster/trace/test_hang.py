@@ -75,6 +75,13 @@ def test_a_killed_rank_is_named(cluster, pmix, program, workdir, trial):
 
 
 @pytest.mark.parametrize("trial", range(TRIALS))
+def test_a_rank_that_aborts_all_is_named(cluster, pmix, program, workdir, trial):
+    seed = random.Random(f"{SEED} aborted {trial}").randrange(1 << 30)
+    done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=20 {program} aborted {seed} 5")
+    assert re.search(rf"^aml-dist: first failure: {re.escape(OWN)}: .*, and called MPI_Abort", done.err, re.MULTILINE), done
+
+
+@pytest.mark.parametrize("trial", range(TRIALS))
 def test_a_rank_that_leaves_without_finalize_is_named(cluster, pmix, program, workdir, trial):
     seed = random.Random(f"{SEED} exited {trial}").randrange(1 << 30)
     done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=3 {program} exited {seed} 5")
