@@ -328,7 +328,7 @@ int slurm_spank_task_post_fork(spank_t spank, int /*argc*/, char** /*argv*/) {
   return amldist::spank::guarded_in<StepdSession>(0, [spank](StepdSession& state) {
     if (state.node.stand_in) state.node.stand_in->serve(state.node.served);
     if (!state.stop_watch) state.stop_watch = amldist::spank::watch_for_stop(state.node, Handle(spank));
-    if (!state.hang_watchers.watch) state.hang_watchers = amldist::spank::watch_for_hangs(state.node, Handle(spank));
+    amldist::spank::watch_for_hangs(state.node, Handle(spank), state.hang_watchers);
     return 0;
   });
 }

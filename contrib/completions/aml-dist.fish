@@ -11,7 +11,7 @@ function __aml_dist_option
     set -l kind (string replace --regex ',.*' '' -- $text)
     set -l head (string replace --regex '[^,]*$' '' -- $text)
     set -l keys launch=per-process master_addr={ip,name} master_port= rdma={off,prefer,require} rdma_pairs={off,ring,log,all} health={off,prefer,require} verbose \
-        trace trace=off hang= hang_action={end,report} stop= \
+        trace trace=off hang= hang_action={end,report} hang_busy= stop= \
         node_count= process_count= process_count_per_node= process_count_per_instance=
     switch $kind
         case pytorch mpi

@@ -82,7 +82,10 @@ class ServerThread {
         step_(std::move(step)),
         server_(messages_of(step_, token)),
         inbox_(token, step_.nodes != 0 ? step_.nodes : node_count(step_)) {
-    if (step_.trace.hang != 0) hang_.emplace(step_.trace.hang, step_.tasks);
+    constexpr std::uint32_t most_of_a_launcher = 512;
+    const launch::TraceChoice& trace = step_.trace;
+    const std::uint32_t ranks = trace.has_launchers ? step_.tasks * most_of_a_launcher : step_.tasks;
+    if (trace.hang != 0) hang_.emplace(trace.hang, ranks, trace.busy, trace.ends, trace.has_launchers);
     if (step_.stop) stop_.emplace(seconds(step_.stop->seconds), Clock::now());
   }
 
@@ -205,6 +208,7 @@ class ServerThread {
     if (!hang_) return;
     if (const auto hang = hang_->look(Clock::now())) act_on(*hang);
     if (const auto line = hang_->straggler(Clock::now())) tell(concat({"straggler: ", *line}));
+    if (const auto line = hang_->unwatched(Clock::now())) tell(*line);
   }
 
   void watch_for_stop() {
@@ -267,8 +271,9 @@ class ServerThread {
     });
     const std::string line = concat({hang.sentence, hang.place.empty() ? "" : concat({"; it is in ", hang.place}),
                                      file.empty() ? "" : concat({"; its stack is in ", file})});
-    if (!is_srun()) log_for_administrator(concat({"step ", step, ", whose srun does not answer: hang: ", line}));
-    if (!step_.trace.ends) return tell(concat({"hang: ", line}));
+    const std::string_view what = hang.is_busy ? "busy: " : "hang: ";
+    if (!is_srun()) log_for_administrator(concat({"step ", step, ", whose srun does not answer: ", what, line}));
+    if (!step_.trace.ends || hang.is_busy) return tell(concat({what, line}));
     decided_ = true;  // the deaths that follow are ours
     first_at_ = Clock::now();
     if (is_srun()) end_srun_with(exit_hang);

@@ -1,5 +1,6 @@
 #include "spank/stepd/hang_watch.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
@@ -8,16 +9,20 @@
 #include <array>
 #include <chrono>
 #include <ctime>
+#include <memory>
 #include <optional>
+#include <set>
 #include <span>
 
 #include "base/os/whole_file.hpp"
+#include "base/text/tasks_per_node.hpp"
 #include "base/text/text.hpp"
 #include "base/time/calendar_time.hpp"
 #include "base/time/clock.hpp"
 #include "step/messages/control_message.hpp"
 #include "step/messages/rank_state.hpp"
 #include "step/messages/wait_shares.hpp"
+#include "step/server/hang_detector.hpp"
 #include "trace/diagnosis/straggler.hpp"
 #include "trace/record/process_stack.hpp"
 #include "trace/record/record_reader.hpp"
@@ -35,38 +40,76 @@ constexpr std::array<std::string_view, 4> sources_for_stacks = {".torch", ".nccl
 constexpr milliseconds reading_timeout{5000};
 constexpr milliseconds stack_patience{1500};
 
-/// The second field behind the name in /proc/PID/stat: R, S, D, T, t, ...
-char state_in(const std::string& stat_file) {
-  const std::string line = read_file_start(stat_file, 512);
-  const auto end_of_name = line.rfind(')');
-  return end_of_name != std::string::npos && end_of_name + 2 < line.size() ? line[end_of_name + 2] : '?';
-}
-
 // ---- in the child, with the user's rights ----
 
 std::optional<Recording> recording_of(const WatchedNode& node, std::uint32_t rank, std::string_view source) {
   for (const std::string& root : node.roots) {
     auto read =
         trace::read_recording(AT_FDCWD, concat({root, "/", node.step, "/", std::to_string(rank), source, ".trace"}));
-    if (read && read->rank == rank) return std::move(*read);
+    const bool is_here = read && (!node.has_launchers || read->host == node.host);  // the folder may be shared
+    if (is_here && read->rank == rank) return std::move(*read);
   }
   return std::nullopt;
 }
 
-/// The longest wait on this node in milliseconds; 0 while a debugger holds one of the ranks.
+/// The most ranks of a node that are watched where only their recorders name them.
+constexpr std::size_t most_named_ranks = 4096;
+
+/// The ranks of this node's recorders, ascending.
+std::vector<std::uint32_t> named_ranks(const WatchedNode& node) {
+  std::set<std::uint32_t> ranks;
+  for (const std::string& root : node.roots) {
+    const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(concat({root, "/", node.step}).c_str()), &::closedir);
+    while (const dirent* const entry = folder && ranks.size() < most_named_ranks ? ::readdir(folder.get()) : nullptr) {
+      const std::string_view name = entry->d_name;
+      const auto rank = text::to_number(name.substr(0, name.find('.')), most_tasks);
+      if (rank && name.ends_with(".trace")) ranks.insert(static_cast<std::uint32_t>(*rank));
+    }
+  }
+  return {ranks.begin(), ranks.end()};
+}
+
+std::vector<std::uint32_t> ranks_of(const WatchedNode& node) {
+  return node.has_launchers ? named_ranks(node) : node.ranks;
+}
+
+/// The longest wait on this node in milliseconds; or that a debugger holds one of the ranks, or that none is recorded.
 std::string longest_wait(const WatchedNode& node) {
   std::int64_t longest = 0;
-  for (const std::uint32_t rank : node.ranks) {
+  bool is_recorded = false;
+  for (const std::uint32_t rank : ranks_of(node)) {
     for (const std::string_view source : sources) {
       const auto recording = recording_of(node, rank, source);
       if (!recording) continue;
-      const bool is_debugged = recording->writer == Writer::stopped &&
-                               state_in(concat({"/proc/", std::to_string(recording->pid), "/stat"})) == 't';
-      if (is_debugged) return "0";
+      is_recorded = true;
+      const std::string stat = concat({"/proc/", std::to_string(recording->pid), "/stat"});
+      const auto process =
+          recording->writer == Writer::stopped ? parse_process_stat(read_file_start(stat, 512)) : std::nullopt;
+      if (process && process->state == 't') return std::string(step::HangDetector::debugged);
       longest = std::max(longest, step::longest_wait_ms(*recording, calendar_ns()));
     }
   }
-  return std::to_string(longest);
+  return is_recorded ? std::to_string(longest) : std::string(step::HangDetector::unrecorded);
+}
+
+/// What is known of a task without a recorder: its process, which slurmstepd started.
+std::optional<Recording> unrecorded_task(const WatchedNode& node, std::uint32_t rank,
+                                         std::span<const ProcessStat> processes) {
+  const auto own = std::ranges::find(node.ranks, rank);
+  const auto index = static_cast<std::size_t>(own - node.ranks.begin());
+  if (node.has_launchers || index >= node.processes.size()) return std::nullopt;
+  Recording task;
+  task.source = trace::without_file;
+  task.host = node.host;
+  task.rank = rank;
+  task.size = node.size;
+  task.local_rank = static_cast<std::uint32_t>(index);
+  const auto process = std::ranges::find(processes, node.processes[index], &ProcessStat::id);
+  // Its number may be another's by now.
+  const bool lives = process != processes.end() && process->parent == ::getppid() && process->state != 'Z';
+  task.writer = !lives ? Writer::gone : process->state == 'T' ? Writer::stopped : Writer::runs;
+  if (lives) task.totals = trace::totals_of(process->id, processes);
+  return task;
 }
 
 /// Between the parts of a piece: the texts in it have no such character.
@@ -81,10 +124,11 @@ std::string piece(std::size_t next, const std::vector<std::string>& texts) {
 /// A piece: what this node's ranks from the `first` one on wait, each by the first of its recorders that tells.
 std::string shares_of(const WatchedNode& node, std::size_t first) {
   constexpr std::size_t room = longest_answer_as_user - step::longest_wait_shares - 64;
+  const auto ranks = ranks_of(node);
   std::vector<std::string> texts;
   std::size_t used = 0;
-  while (first < node.ranks.size() && used < room) {
-    const std::uint32_t rank = node.ranks[first++];
+  while (first < ranks.size() && used < room) {
+    const std::uint32_t rank = ranks[first++];
     for (const std::string_view source : sources) {
       const auto recording = recording_of(node, rank, source);
       const auto own = recording ? trace::own_waits(*recording, calendar_ns()) : std::nullopt;
@@ -98,15 +142,33 @@ std::string shares_of(const WatchedNode& node, std::size_t first) {
   return piece(first, texts);
 }
 
-/// A piece: the states of all recorders of this node's ranks, from the `first` recorder on.
-std::string states_of(const WatchedNode& node, std::size_t first) {
-  constexpr std::size_t room = longest_answer_as_user - step::longest_rank_state - 64;
+/// The states of a rank, one for each of its recorders.
+std::vector<std::string> states_of_rank(const WatchedNode& node, std::uint32_t rank,
+                                        std::span<const ProcessStat> processes) {
   std::vector<std::string> texts;
-  for (std::size_t used = 0; first < node.ranks.size() * sources.size() && used < room; ++first) {
-    const auto recording = recording_of(node, node.ranks[first / sources.size()], sources[first % sources.size()]);
+  for (const std::string_view source : sources) {
+    auto recording = recording_of(node, rank, source);
     if (!recording) continue;
+    recording->totals = trace::totals_of(recording->pid, processes);
     texts.push_back(step::to_rank_state(*recording, calendar_ns()));
-    used += texts.back().size() + 1;
+  }
+  if (!texts.empty()) return texts;
+  const auto task = unrecorded_task(node, rank, processes);
+  if (task) texts.push_back(step::to_rank_state(*task, calendar_ns()));
+  return texts;
+}
+
+/// A piece: the states of this node's ranks, from the `first` one on.
+std::string states_of(const WatchedNode& node, std::size_t first) {
+  constexpr std::size_t room = longest_answer_as_user - sources.size() * (step::longest_rank_state + 1) - 64;
+  const auto ranks = ranks_of(node);
+  const auto processes = all_processes();
+  std::vector<std::string> texts;
+  for (std::size_t used = 0; first < ranks.size() && used < room; ++first) {
+    for (std::string& each : states_of_rank(node, ranks[first], processes)) {
+      used += each.size() + 1;
+      texts.push_back(std::move(each));
+    }
   }
   return piece(first, texts);
 }
@@ -129,7 +191,7 @@ class WatchThread {
   void run() {
     while (srun_ && !stopped_within(pause())) {
       const auto wait = ask([this] { return longest_wait(node_); });
-      if (!wait || !text::to_number(*wait, 1ULL << 50)) continue;
+      if (!wait || wait->empty()) continue;
       if (!stand_in_) find_stand_in();
       watcher().send(to_datagram(step::Subject::waits, *wait, token()));
       const std::string reply = answer();
@@ -214,12 +276,14 @@ class WatchThread {
     constexpr std::chrono::seconds between{3};
     if (Clock::now() - shares_sent_ < between) return;
     shares_sent_ = Clock::now();
-    send_pieces(step::Subject::shares, shares_of, node_.ranks.size());
+    send_pieces(step::Subject::shares, shares_of, most_ranks());
   }
 
-  void send_states() { send_pieces(step::Subject::state, states_of, node_.ranks.size() * sources.size()); }
+  void send_states() { send_pieces(step::Subject::state, states_of, most_ranks()); }
 
-  /// Sends what a child finds, piece by piece up to `end`; stops where it does not answer in time.
+  [[nodiscard]] std::size_t most_ranks() const { return node_.has_launchers ? most_named_ranks : node_.ranks.size(); }
+
+  /// Sends what a child finds, piece by piece up to `end`; stops where it does not answer in time, or has no more.
   void send_pieces(step::Subject subject, std::string (*piece_of)(const WatchedNode&, std::size_t), std::size_t end) {
     for (std::size_t first = 0; first < end;) {
       const auto answer = ask([&] { return piece_of(node_, first); });
@@ -235,8 +299,9 @@ class WatchThread {
 
   void send_stacks(std::string_view ranks) {
     for (const std::string_view word : text::split(ranks, ',')) {
-      const auto rank = text::to_number(word, node_.ranks.empty() ? 0 : node_.ranks.back());
-      if (!rank || std::ranges::find(node_.ranks, *rank) == node_.ranks.end()) continue;
+      const auto rank = text::to_number(word, most_tasks);
+      const bool is_here = rank && (node_.has_launchers || std::ranges::find(node_.ranks, *rank) != node_.ranks.end());
+      if (!is_here) continue;
       const auto stack = ask([&] { return stack_of_rank(node_, static_cast<std::uint32_t>(*rank)); });
       if (!stack || stack->empty()) continue;
       watcher().send(to_datagram(step::Subject::stack, concat({word, ";", *stack}), token()));

@@ -20,9 +20,12 @@ struct WatchedNode {
   std::vector<std::string> roots;  ///< folders in which the user's recorders may lie
   std::string step;                ///< "42.0"
   std::string host;
-  std::vector<std::uint32_t> ranks;  ///< of this node
-  std::uint32_t seconds = 0;         ///< hang=
-  std::uint16_t stand_in_port = 0;   ///< of this node's stand-in; 0: it is on another node, or there is none
+  std::vector<std::uint32_t> ranks;   ///< of this node's tasks
+  std::vector<pid_t> processes = {};  ///< of each of them
+  bool has_launchers = false;         ///< its tasks start the ranks, and number them
+  std::uint32_t size = 0;             ///< tasks of the step
+  std::uint32_t seconds = 0;          ///< hang=
+  std::uint16_t stand_in_port = 0;    ///< of this node's stand-in; 0: it is on another node, or there is none
 };
 
 /// Reads the recorders in a child with the user's rights: they are his files. Sends no signal to a task.

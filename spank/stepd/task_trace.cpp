@@ -150,24 +150,30 @@ std::optional<std::string> unwatched_note(const NodePlan& plan, bool has_srun) {
                  "; its calls are recorded for 'aml-dist trace'"});
 }
 
-HangWatchers watch_for_hangs(const NodeStart& node, const Handle& handle) {
+void watch_for_hangs(const NodeStart& node, const Handle& handle, HangWatchers& watchers) {
   const NodePlan* const plan = node.plan();
-  if (plan == nullptr || plan->trace.hang == 0 || !node.has_srun || !node.srun || !plan->is_whole_step) return {};
+  if (plan == nullptr || plan->trace.hang == 0 || !node.has_srun || !node.srun || !plan->is_whole_step) return;
+  const auto process = handle.number(S_TASK_PID, "S_TASK_PID");
+  watchers.tasks.push_back(process ? static_cast<pid_t>(*process) : 0);
+  if (watchers.tasks.size() != plan->ranks.size()) return;
   const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
   const auto group = handle.number(S_JOB_GID, "S_JOB_GID");
-  if (!user || !group || plan->ranks.empty()) return {};
+  if (!user || !group) return;
   const std::string given = handle.variable(trace::variable::trace_folder).value_or("");
-  HangWatchers out;
-  if (plan->ranks.front() == 0) out.stand_in = start_stand_in(*plan, handle, {*user, *group}, node.srun->channel.token);
-  out.watch = std::make_unique<HangWatch>(WatchedNode{*node.srun,
-                                                      {*user, *group},
-                                                      trace::trace_roots(given, *user),
-                                                      plan->step.step_name,
-                                                      plan->host,
-                                                      plan->ranks,
-                                                      plan->trace.hang,
-                                                      out.stand_in ? out.stand_in->channel().port : std::uint16_t{0}});
-  return out;
+  if (plan->ranks.front() == 0)
+    watchers.stand_in = start_stand_in(*plan, handle, {*user, *group}, node.srun->channel.token);
+  watchers.watch = std::make_unique<HangWatch>(
+      WatchedNode{.srun = *node.srun,
+                  .rights = {*user, *group},
+                  .roots = trace::trace_roots(given, *user),
+                  .step = plan->step.step_name,
+                  .host = plan->host,
+                  .ranks = plan->ranks,
+                  .processes = watchers.tasks,
+                  .has_launchers = plan->step.spec.launch == launch::Launch::per_node,
+                  .size = plan->step.placement.map.size(),
+                  .seconds = plan->trace.hang,
+                  .stand_in_port = watchers.stand_in ? watchers.stand_in->channel().port : std::uint16_t{0}});
 }
 
 }  // namespace amldist::spank

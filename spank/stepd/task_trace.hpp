@@ -34,9 +34,11 @@ void set_trace(const NodePlan& plan, const std::string& program, const Environme
 struct HangWatchers {
   std::unique_ptr<StepServer> stand_in;  ///< of rank 0's node
   std::unique_ptr<HangWatch> watch;
+  std::vector<pid_t> tasks = {};  ///< processes that slurmstepd has started so far, in the order of their ranks
 };
 
-/// slurmstepd, once its tasks are forked: starts what watches this node's ranks. Empty without hang=.
-[[nodiscard]] HangWatchers watch_for_hangs(const NodeStart& node, const Handle& handle);
+/// slurmstepd, for each of its tasks once all are forked: with the last one starts what watches this node's ranks, if
+/// there is a hang=.
+void watch_for_hangs(const NodeStart& node, const Handle& handle, HangWatchers& watchers);
 
 }  // namespace amldist::spank

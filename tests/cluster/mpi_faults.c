@@ -5,7 +5,8 @@
  * `none` does nothing wrong: it pauses at random. In `stages` the ranks are the stages of a pipeline, balanced but for
  * random pauses; in `slow-stage` rank 2 takes six times as long as the others. In `service`, which does nothing wrong,
  * a thread of each rank waits for word to stop, and in `search` the ranks ask for it between two pieces of work.
- * `churn` makes and frees many communicators. */
+ * `churn` makes and frees many communicators. In `busy`, `locked` and `paged` rank 2 comes some seconds late, with a
+ * reason. */
 #include <mpi.h>
 #if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION < 5 /* an extension there */
 #include <mpi-ext.h>
@@ -13,11 +14,15 @@
 #define MPI_Bcast_init MPIX_Bcast_init
 #define MPI_Barrier_init MPIX_Barrier_init
 #endif
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef LONG_MESSAGE /* so long that no MPI takes it in before somebody asks for it */
@@ -97,6 +102,39 @@ static void serve(int rank, int size) {
   if (rank != 0) message_from(0);
   for (int i = 1; i < size; ++i) message_from(MPI_ANY_SOURCE);
   for (int i = 1; i < size; ++i) message_to(i);
+}
+
+/* Rank 2 computes in a child for some seconds, waits for a lock, or writes where nobody reads; then it comes. */
+static void be_busy(const char* kind) {
+  int ends[2];
+  char block[4096] = {0};
+  const int lock = open("mpi_faults.lock", O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+  if (pipe(ends) != 0 || lock < 0) abort();
+  const pid_t child = fork();
+  if (child == 0) {
+    const time_t end = time(NULL) + 8;
+    if (strcmp(kind, "locked") == 0 && flock(lock, LOCK_EX) == 0) sleep(8);
+    if (strcmp(kind, "paged") == 0) sleep(12);
+    if (strcmp(kind, "paged") == 0) close(ends[1]);
+    while (strcmp(kind, "paged") == 0 && read(ends[0], block, sizeof block) > 0) {
+    }
+    while (strcmp(kind, "busy") == 0 && time(NULL) < end) {
+    }
+    _exit(0);
+  }
+  close(lock);
+  sleep(1);
+  const int own = open("mpi_faults.lock", O_RDWR | O_CLOEXEC);
+  if (strcmp(kind, "locked") == 0) flock(own, LOCK_EX);
+  for (int i = 0; strcmp(kind, "paged") == 0 && i < 64; ++i) {
+    if (write(ends[1], block, sizeof block) < 0) abort();
+  }
+  close(ends[1]);
+  waitpid(child, NULL, 0);
+}
+
+static int is_busy_kind(const char* kind) {
+  return strcmp(kind, "busy") == 0 || strcmp(kind, "locked") == 0 || strcmp(kind, "paged") == 0;
 }
 
 static void resize_file(int rank) {
@@ -299,9 +337,11 @@ int main(int argc, char** argv) {
       MPI_Wait(&more, MPI_STATUS_IGNORE);
     }
     if ((strcmp(kind, "message") == 0 || strcmp(kind, "persistent") == 0) && wrong) pause();
+    if (is_busy_kind(kind) && wrong) be_busy(kind);
     if (strcmp(kind, "late") == 0 && wrong) sleep(1000);
     if (strcmp(kind, "stopped") == 0 && wrong) raise(SIGSTOP);
     if (strcmp(kind, "killed") == 0 && wrong) raise(SIGKILL);
+    if (strcmp(kind, "aborted") == 0 && wrong) MPI_Abort(MPI_COMM_WORLD, 7);
     if (strcmp(kind, "exited") == 0 && wrong) exit(0); /* without MPI_Finalize */
     if (strcmp(kind, "skipped") == 0 && wrong) continue;
     if (strcmp(kind, "finalize") == 0 && wrong) break;

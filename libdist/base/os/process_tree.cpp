@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <csignal>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -21,35 +22,53 @@ namespace {
 constexpr long pidfd_send_signal = 424;
 constexpr long pidfd_open = 434;
 
-struct Process {
-  pid_t id;
-  pid_t parent;
-};
-
-std::optional<pid_t> parent_of(std::string_view id) {
-  return parent_in_stat(read_file_start(text::concat({"/proc/", id, "/stat"}), 512));
-}
-
-std::vector<Process> all_processes() {
-  std::vector<Process> processes;
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc"), &::closedir);
-  while (const dirent* const entry = folder ? ::readdir(folder.get()) : nullptr) {
-    const auto id = text::to_number(entry->d_name, std::numeric_limits<pid_t>::max());
-    const auto parent = id ? parent_of(entry->d_name) : std::nullopt;
-    if (parent) processes.push_back({static_cast<pid_t>(*id), *parent});
-  }
-  return processes;
+/// A field of /proc/ID/stat behind the command, where the state is number 1; nullopt if it is no number up to `most`.
+std::optional<std::uint64_t> number_at(const std::vector<std::string_view>& fields, std::size_t index,
+                                       std::uint64_t most) {
+  return index < fields.size() ? text::to_number(fields[index], most) : std::nullopt;
 }
 
 }  // namespace
 
-std::optional<pid_t> parent_in_stat(std::string_view stat) {
+std::optional<ProcessStat> parse_process_stat(std::string_view stat) {
+  constexpr std::uint64_t most_processes = std::numeric_limits<pid_t>::max();
+  const auto id = text::to_number(stat.substr(0, std::min(stat.find(' '), stat.size())), most_processes);
   stat.remove_prefix(std::min(stat.rfind(')') + 1, stat.size()));
   const auto fields = text::split(stat, ' ');
-  constexpr std::size_t parent_field = 2;  // index after the command's end, where the state is field 1
-  if (fields.size() <= parent_field) return std::nullopt;
-  const auto parent = text::to_number(fields[parent_field], std::numeric_limits<pid_t>::max());
-  return parent ? std::optional(static_cast<pid_t>(*parent)) : std::nullopt;
+  const auto parent = number_at(fields, 2, most_processes);
+  if (!id || !parent || fields[1].size() != 1) return std::nullopt;
+  ProcessStat process{static_cast<pid_t>(*id), static_cast<pid_t>(*parent), fields[1].front()};
+  constexpr std::size_t first_time = 12;  // utime, stime, cutime, cstime
+  constexpr std::uint64_t longest_time = 1ULL << 50;
+  for (std::size_t field = first_time; field < first_time + 4; ++field)
+    process.cpu_ticks += number_at(fields, field, longest_time).value_or(0);
+  return process;
+}
+
+std::vector<ProcessStat> all_processes() {
+  std::vector<ProcessStat> processes;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc"), &::closedir);
+  while (const dirent* const entry = folder ? ::readdir(folder.get()) : nullptr) {
+    if (entry->d_name[0] < '0' || entry->d_name[0] > '9') continue;
+    const auto process = parse_process_stat(read_file_start(text::concat({"/proc/", entry->d_name, "/stat"}), 512));
+    if (process) processes.push_back(*process);
+  }
+  return processes;
+}
+
+std::vector<ProcessStat> family_of(pid_t root, std::span<const ProcessStat> processes) {
+  std::multimap<pid_t, const ProcessStat*> children;
+  std::vector<ProcessStat> family;
+  for (const ProcessStat& each : processes) {
+    if (each.id == root) family.push_back(each);
+    else children.emplace(each.parent, &each);
+  }
+  for (std::size_t next = 0; next < family.size(); ++next) {
+    const auto [first, last] = children.equal_range(family[next].id);
+    for (auto child = first; child != last; ++child) family.push_back(*child->second);
+    children.erase(first, last);
+  }
+  return family;
 }
 
 FileDescriptor open_process(pid_t id) noexcept {
@@ -73,16 +92,10 @@ void signal_descendants(int signal) {
 }
 
 std::vector<pid_t> descendants() {
-  const std::vector<Process> processes = all_processes();
-  std::vector<pid_t> family{::getpid()};
-  for (std::size_t next = 0; next < family.size() && family.size() <= processes.size(); ++next) {
-    const pid_t parent = family[next];
-    for (const Process& each : processes) {
-      if (each.parent == parent && each.id != parent) family.push_back(each.id);
-    }
-  }
-  family.erase(family.begin());
-  return family;
+  std::vector<pid_t> ids;
+  for (const ProcessStat& each : family_of(::getpid(), all_processes())) ids.push_back(each.id);
+  if (!ids.empty()) ids.erase(ids.begin());
+  return ids;
 }
 
 }  // namespace amldist

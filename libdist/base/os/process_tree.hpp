@@ -1,9 +1,11 @@
-// The descendants of this process, and signals that reach no other process.
+// The descendants of a process, and signals that reach no other process.
 #pragma once
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -11,9 +13,23 @@
 
 namespace amldist {
 
-/// The parent in the text of /proc/ID/stat, "ID (COMMAND) STATE PARENT ..."; nullopt if malformed. A command may
-/// contain anything, even parentheses and newlines.
-[[nodiscard]] std::optional<pid_t> parent_in_stat(std::string_view stat);
+/// Of a process, from /proc/ID/stat.
+struct ProcessStat {
+  pid_t id = 0;
+  pid_t parent = 0;
+  char state = '?';             ///< R, S, D, T, t, Z, ... (proc(5))
+  std::uint64_t cpu_ticks = 0;  ///< its own, and those of its children that it has waited for (sysconf(_SC_CLK_TCK))
+};
+
+/// The text of /proc/ID/stat, "ID (COMMAND) STATE PARENT ..."; nullopt if malformed. A command may contain anything,
+/// even parentheses and newlines. Without times, cpu_ticks is 0.
+[[nodiscard]] std::optional<ProcessStat> parse_process_stat(std::string_view stat);
+
+/// All processes, as /proc shows them now. Empty without /proc.
+[[nodiscard]] std::vector<ProcessStat> all_processes();
+
+/// `root` and its descendants among `processes`, parents first; empty if `root` is not among them. Linear.
+[[nodiscard]] std::vector<ProcessStat> family_of(pid_t root, std::span<const ProcessStat> processes);
 
 /// A handle of the process that has this number now (pidfd_open(2)); empty if no process has it, or before Linux 5.4.
 [[nodiscard]] FileDescriptor open_process(pid_t id) noexcept;

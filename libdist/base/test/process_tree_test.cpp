@@ -39,10 +39,23 @@ TEST(ProcessTree, FindsChildrenAndTheirChildrenWhateverTheyAreCalled) {
 }
 
 TEST(ProcessTree, AProgramsNameCannotForgeItsParent) {
-  EXPECT_EQ(parent_in_stat("12 (sh) S 1 12 12 0 -1\n"), 1);
-  EXPECT_EQ(parent_in_stat("12 (a) S 7 () S 815 12 12\n"), 815);
-  EXPECT_EQ(parent_in_stat("12 (sh) S"), std::nullopt);
-  EXPECT_EQ(parent_in_stat(""), std::nullopt);
+  const auto parent = [](std::string_view stat) {
+    const auto process = parse_process_stat(stat);
+    return process ? std::optional(process->parent) : std::nullopt;
+  };
+  EXPECT_EQ(parent("12 (sh) S 1 12 12 0 -1\n"), 1);
+  EXPECT_EQ(parent("12 (a) S 7 () S 815 12 12\n"), 815);
+  EXPECT_EQ(parent("12 (sh) S"), std::nullopt);
+  EXPECT_EQ(parent(""), std::nullopt);
+}
+
+TEST(ProcessTree, AFamilyHasItsRootFirstAndNobodyElse) {
+  const std::vector<ProcessStat> all = {{9, 7, 'S', 1}, {7, 5, 'R', 2}, {5, 1, 'S', 3},
+                                        {6, 5, 'D', 4}, {1, 0, 'S', 5}, {8, 1, 'S', 6}};
+  std::vector<pid_t> ids;
+  for (const ProcessStat& each : family_of(5, all)) ids.push_back(each.id);
+  EXPECT_EQ(ids, (std::vector<pid_t>{5, 7, 6, 9}));
+  EXPECT_TRUE(family_of(4, all).empty());
 }
 
 }  // namespace

@@ -45,11 +45,13 @@ std::string world_name(std::uint64_t nonce) {
 }
 
 std::optional<std::string> step_name(const EnvironmentReader& environment) {
+  // Below a launcher that the plugin has started Slurm's own variables are hidden.
+  const std::string traced = environment(trace::variable::trace).value_or("");
+  if (trace::is_trace_name(traced)) return traced;
   const auto job = environment("SLURM_JOB_ID");
   const auto step = environment("SLURM_STEP_ID");
   if (!job || !step) return std::nullopt;
-  const std::string traced = environment(trace::variable::trace).value_or("");
-  return trace::is_trace_name(traced) ? traced : trace::trace_name(concat({*job, ".", *step}));
+  return trace::trace_name(concat({*job, ".", *step}));
 }
 
 std::string rank_in_step(const EnvironmentReader& environment) {

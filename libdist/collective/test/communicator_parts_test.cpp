@@ -72,6 +72,10 @@ TEST(RecordPlace, IsCalledAsThePluginCallsATracedStep) {
   EXPECT_EQ(step_name(task({{"AMLDIST_TRACE", "41.0"}})), "41.0") << "a component of a heterogeneous step";
   EXPECT_EQ(step_name(task({{"AMLDIST_TRACE", "../x"}})), "42.0");
   EXPECT_FALSE(step_name([](std::string_view) { return std::nullopt; }));
+  const auto below_launcher = [](std::string_view name) {
+    return name == "AMLDIST_TRACE" ? std::optional<std::string>("41.0") : std::nullopt;
+  };
+  EXPECT_EQ(step_name(below_launcher), "41.0") << "Slurm's variables are hidden there";
 }
 
 // ---- sequence numbers ----

@@ -181,6 +181,13 @@ Result<void> set_stop(Spec& spec, std::string_view value) {
   return bad_value("stop=SECONDS@SIGNAL with SIGNAL", value.substr(at + 1), names);
 }
 
+Result<void> set_hang_busy(Spec& spec, std::string_view value) {
+  const auto factor = parse_number("hang_busy", value, 1, largest_hang_busy);
+  if (!factor) return factor.error();
+  spec.hang_busy = *factor;
+  return {};
+}
+
 constexpr std::uint32_t max_count = std::numeric_limits<std::int32_t>::max();
 
 template <std::optional<std::uint32_t> CountAssertions::*member, std::uint32_t low, std::uint32_t high>
@@ -249,6 +256,8 @@ constexpr std::array keys = {
     Key{"hang", "SECONDS", "report a step that makes no progress, and the rank at fault", any_kind, plain<set_hang>},
     Key{"hang_action", "report|end", "what to do then (default: end the step, status 75)", any_kind,
         plain<set_hang_action>},
+    Key{"hang_busy", "FACTOR", "so many times later if the rank at fault computes (default: 5)", any_kind,
+        plain<set_hang_busy>},
     Key{"stop", "SECONDS[@SIGNAL]", "ask the ranks to stop so long before the time limit", any_kind, plain<set_stop>},
     Key{"verbose", "", "print what was computed and from which facts", any_kind, nullptr},
     Key{"node_count", "N", "assert: nodes of the step", any_kind, set_count<&C::nodes, 1, max_count>},
@@ -329,6 +338,7 @@ Result<void> check_together(const Spec& spec) {
   }
   if (spec.hang && spec.trace == false) return invalid("hang= needs trace: drop trace=off or hang");
   if (spec.hang_action && !spec.hang) return invalid("hang_action= needs hang=SECONDS: add it");
+  if (spec.hang_busy && !spec.hang) return invalid("hang_busy= needs hang=SECONDS: add it");
   return {};
 }
 

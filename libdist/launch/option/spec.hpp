@@ -94,6 +94,7 @@ struct Spec {
   std::optional<bool> trace;          ///< trace, trace=off; not given: the site decides
   std::optional<std::uint32_t> hang;  ///< seconds; implies trace
   std::optional<HangAction> hang_action;
+  std::optional<std::uint32_t> hang_busy;  ///< how many times later a rank that computes counts as hung
   std::optional<StopWish> stop;
   bool verbose = false;
   CountAssertions counts;
@@ -103,6 +104,10 @@ struct Spec {
 
 /// Largest value of hang= and stop=, in seconds: a week.
 inline constexpr std::uint32_t longest_hang = 604'800;
+
+/// Of hang_busy=.
+inline constexpr std::uint32_t default_hang_busy = 5;
+inline constexpr std::uint32_t largest_hang_busy = 1000;
 
 /// Longest option text that is accepted, in bytes.
 inline constexpr std::size_t longest_option = 4096;

@@ -234,6 +234,7 @@ TEST(SitePolicy, DecidesAboutTracesWhereTheUserDoesNot) {
   EXPECT_EQ(choose_trace(policy, *parse_spec("mpi,trace=off"), "gpu"), TraceChoice{});
   EXPECT_EQ(choose_trace(policy, *parse_spec("mpi,hang=5"), "cpu"), (TraceChoice{true, 5, true}));
   EXPECT_EQ(choose_trace(policy, *parse_spec("mpi,hang=5,hang_action=report"), "cpu"), (TraceChoice{true, 5, false}));
+  EXPECT_EQ(choose_trace(policy, *parse_spec("mpi,hang=5,hang_busy=9"), "cpu"), (TraceChoice{true, 5, true, 9}));
   EXPECT_EQ(choose_trace(policy, Spec{}, "gpu"), TraceChoice{}) << "a step without a kind is not traced";
 }
 

@@ -14,10 +14,11 @@ TEST(Spec, ReadsTheKeysOfTrace) {
   EXPECT_EQ(parse_spec("mpi,trace")->trace, true);
   EXPECT_EQ(parse_spec("mpi,trace=on")->trace, true);
   EXPECT_EQ(parse_spec("mpi,trace=off")->trace, false);
-  const auto spec = parse_spec("pytorch,hang=60,hang_action=report");
+  const auto spec = parse_spec("pytorch,hang=60,hang_action=report,hang_busy=20");
   ASSERT_TRUE(spec);
   EXPECT_EQ(spec->hang, 60U);
   EXPECT_EQ(spec->hang_action, HangAction::report);
+  EXPECT_EQ(spec->hang_busy, 20U);
 }
 
 TEST(Spec, ReadsWhenAndHowToStop) {
@@ -148,6 +149,8 @@ std::vector<BadOption> bad_options() {
       {"mpi,hang=604801", "whole number from 1 to 604800"},
       {"mpi,hang=60,trace=off", "needs trace"},
       {"mpi,hang_action=end", "needs hang=SECONDS"},
+      {"mpi,hang_busy=2", "hang_busy= needs hang=SECONDS"},
+      {"mpi,hang=60,hang_busy=0", "hang_busy"},
       {"mpi,hang=60,hang_action=kill", "use one of report, end"},
       {"mpi,stop", "write stop=SECONDS[@SIGNAL]"},
       {"mpi,stop=0", "whole number from 1 to 604800"},

@@ -216,6 +216,7 @@ namespace {
 /// 0: the cause is known, and lies in this task or its node; 1: it may; 2: another rank's end is the cause.
 int distance_from_cause(const FailureReport& report) {
   using enum Cause::Kind;
+  if (trace::has_aborted(report.last_call)) return 0;
   for (const Cause::Kind kind : {out_of_memory, unhealthy, link})
     if (report.text_of(kind) != nullptr) return 0;
   return trace::is_broken_by_another(report.last_call) || report.text_of(peer) != nullptr ? 2 : 1;

@@ -24,7 +24,7 @@ using trace::recorder_format::State;
 
 constexpr std::int64_t ns_per_ms = 1'000'000;
 constexpr std::array<std::string_view, 3> writers = {"runs", "stopped", "gone"};
-constexpr std::array<std::string_view, 4> sources = {"amldist", "mpi", "nccl", "torch"};
+constexpr std::array<std::string_view, 5> sources = {"amldist", "mpi", "nccl", "torch", trace::without_file};
 
 /// Time since it began, or since its end if it has ended.
 std::int64_t age_ms(const CallRecord& call, std::int64_t now_ns) {
@@ -70,6 +70,12 @@ std::string call_line(const CallRecord& call, std::size_t comm, std::int64_t now
                  " ",     std::to_string(age_ms(call, now_ns)),
                  " ",     std::to_string(call.ticket),
                  "\n"});
+}
+
+std::string activity_line(const trace::ActivityTotals& totals) {
+  return concat({"does ", std::to_string(totals.at_ms), " ", std::to_string(totals.cpu_ms), " ",
+                 std::to_string(totals.io_bytes), " ", std::to_string(totals.children), " ",
+                 std::to_string(static_cast<unsigned>(totals.obstacle)), "\n"});
 }
 
 /// Open communicators: those with calls under way, then the last used first.
@@ -216,6 +222,20 @@ bool add_row(CommunicatorRecord& communicator, std::uint64_t first, std::int64_t
   return true;
 }
 
+bool parse_activity(Fields fields, Recording& out) {
+  constexpr std::uint64_t most = 1ULL << 60;
+  trace::ActivityTotals totals;
+  totals.at_ms = static_cast<std::int64_t>(fields.number(most));
+  totals.cpu_ms = fields.number(most);
+  totals.io_bytes = fields.number(most);
+  totals.children = static_cast<std::uint32_t>(fields.number(std::numeric_limits<std::uint32_t>::max()));
+  totals.obstacle =
+      trace::Obstacle{static_cast<std::uint8_t>(fields.number(static_cast<std::uint64_t>(trace::Obstacle::output)))};
+  if (!fields.fine() || out.totals) return false;
+  out.totals = totals;
+  return true;
+}
+
 bool parse_comm(Fields fields, Recording& out) {
   CommunicatorRecord comm;
   const auto id = from_hexadecimal(fields.word());
@@ -265,6 +285,7 @@ std::string to_rank_state(const Recording& recording, std::int64_t now_ns) {
               std::to_string(recording.local_rank), " ", writers.at(static_cast<std::size_t>(recording.writer)), " ",
               word_of(recording.source), " ", word_of(recording.host), " ",
               std::to_string(static_cast<unsigned>(habit_of_wait(recording))), "\n"});
+  if (recording.totals) state += activity_line(*recording.totals);
   std::size_t number = 0;
   if (recording.lacks_slots() || recording.unjudged_wait() != nullptr) {
     state += unjudged_lines(recording, now_ns);
@@ -300,6 +321,7 @@ std::optional<Recording> parse_rank_state(std::string_view text, std::uint32_t t
     const std::string_view kind = line.substr(0, blank);
     const Fields fields(line.substr(blank + 1));
     const bool fine = first            ? kind == "rank" && parse_rank(fields, tasks, recording)
+                      : kind == "does" ? parse_activity(fields, recording)
                       : kind == "comm" ? parse_comm(fields, recording)
                                        : kind == "call" && parse_call(fields, recording, now_ns);
     if (!fine) return std::nullopt;

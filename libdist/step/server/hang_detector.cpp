@@ -31,6 +31,13 @@ std::string_view word_of(Writer writer) {
   return writer == Writer::stopped ? "stopped" : "dead";
 }
 
+/// The number of ranks that a state speaks of, up to `most`.
+std::optional<std::uint32_t> told_size(std::string_view state, std::uint32_t most) {
+  const auto words = text::split(state.substr(0, state.find('\n')), ' ');
+  const auto size = words.size() > 2 ? text::to_number(words[2], most) : std::nullopt;
+  return size ? std::optional(static_cast<std::uint32_t>(*size)) : std::nullopt;
+}
+
 /// The ranks whose stacks tell most: of the first culprits, and of one that waits.
 std::string ranks_to_ask(const trace::HangDiagnosis& diagnosis) {
   constexpr std::size_t most = 4;
@@ -62,6 +69,9 @@ milliseconds patience_for(trace::HangDiagnosis::Kind kind, std::uint32_t given) 
 }  // namespace
 
 HangDetector::Wish HangDetector::take_wait(std::string_view text, Clock::time_point now) {
+  if (!first_wait_at_) first_wait_at_ = now;
+  if (text != unrecorded) is_recorded_ = true;
+  if (text == debugged) held_until_ = now + fresh_for;
   const auto wait = text::to_number(text, 1ULL << 50);
   if (!wait || over_) return {};
   if (asked_at_) return {.states = false, .stacks = asked_};
@@ -71,15 +81,31 @@ HangDetector::Wish HangDetector::take_wait(std::string_view text, Clock::time_po
 }
 
 void HangDetector::take_state(std::string_view text, Clock::time_point now) {
-  auto state = parse_rank_state(text, tasks_, calendar_ns());
+  const auto size = learns_ ? told_size(text, tasks_) : tasks_;
+  auto state = size ? parse_rank_state(text, *size, calendar_ns()) : std::nullopt;
   if (!state || states_.size() >= most_told) return;
   const auto [known, is_new] = index_.try_emplace({state->rank, state->source}, states_.size());
   if (is_new) {
     states_.emplace_back();
     told_at_.emplace_back();
+    marks_.emplace_back();
   }
+  tasks_ = state->size;
+  learns_ = false;
   states_[known->second] = std::move(*state);
   told_at_[known->second] = now;
+  take_activity(known->second);
+}
+
+/// What the process did in the last seconds, by totals that are half as old to as old as this.
+void HangDetector::take_activity(std::size_t state) {
+  if (!states_[state].totals) return;
+  const trace::ActivityTotals& now = *states_[state].totals;
+  Marks& marks = marks_[state];
+  const std::int64_t window_ms = std::clamp<std::int64_t>(std::int64_t{seconds_} * 500, 2000, 30'000);
+  if (marks.mark.at_ms == 0) marks = {now, now};
+  if (now.at_ms - marks.next.at_ms >= window_ms / 2) marks = {marks.next, now};
+  states_[state].activity = trace::activity_between(marks.mark, now);
 }
 
 void HangDetector::take_stack(std::string_view text) {
@@ -144,6 +170,16 @@ std::optional<std::string> HangDetector::straggler(Clock::time_point now) {
   return trace::sentence(*found);
 }
 
+std::optional<std::string> HangDetector::unwatched(Clock::time_point now) {
+  const seconds patience = std::max(seconds(seconds_), seconds(60));  // a program may load for long
+  if (is_recorded_ || !first_wait_at_ || now - *first_wait_at_ < patience) return std::nullopt;
+  is_recorded_ = true;
+  return concat(
+      {"hang=", std::to_string(seconds_), ": no rank has recorded a call in the first ",
+       std::to_string(patience.count()),
+       " s: until one does, no hang is noticed ('Unmodified programs' in the user guide says what is recorded)"});
+}
+
 std::optional<Clock::time_point> HangDetector::due() const {
   if (over_ || !last_look_) return std::nullopt;
   return *last_look_ + between_looks;
@@ -160,48 +196,106 @@ bool HangDetector::does_anyone_wait(std::span<const Recording> recordings) const
   });
 }
 
+/// Of the ranks that others wait for. One that is busy speaks for all: the others may wait for what it makes.
+HangDetector::Culprits HangDetector::culprits() const {
+  constexpr std::int64_t least_ms = 1000;
+  using Kind = trace::HangDiagnosis::Kind;
+  if (diagnosis_->kind != Kind::not_come && diagnosis_->kind != Kind::unrecorded) return Culprits::idle;
+  Culprits all = Culprits::idle;
+  for (const trace::MissingRank& each : diagnosis_->stall.missing) {
+    const auto state = index_.lower_bound({each.rank, ""});
+    const bool is_known = state != index_.end() && state->first.first == each.rank && each.unjudged_wait == nullptr;
+    if (!is_known || !states_[state->second].totals) continue;
+    const Recording& own = states_[state->second];
+    if (own.totals->at_ms - marks_[state->second].mark.at_ms < least_ms) all = std::max(all, Culprits::unknown);
+    else if (own.activity.obstacle == trace::Obstacle::output) all = std::max(all, Culprits::blocked);
+    else if (own.activity.is_busy()) all = std::max(all, Culprits::busy);
+  }
+  return all;
+}
+
+/// nullopt: all of states_ are fresh, and need not be copied.
+std::optional<std::vector<Recording>> HangDetector::fresh_states(Clock::time_point now) const {
+  std::vector<std::size_t> fresh;
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    if (is_fresh(i, now)) fresh.push_back(i);
+  }
+  if (fresh.size() == states_.size()) return std::nullopt;
+  std::vector<Recording> some;
+  some.reserve(fresh.size());
+  for (const std::size_t i : fresh) some.push_back(states_[i]);
+  return some;
+}
+
+void HangDetector::forget_states() {
+  last_look_.reset();
+  states_.clear();
+  told_at_.clear();
+  marks_.clear();
+  index_.clear();
+}
+
+void HangDetector::begin_again(std::optional<trace::HangDiagnosis> found, Clock::time_point now) {
+  diagnosis_ = std::move(found);
+  since_ = now;
+  asked_at_.reset();
+}
+
+bool HangDetector::is_told(milliseconds waited, bool is_busy) const {
+  constexpr int times = 10;
+  if (!told_ || !trace::is_same(told_->diagnosis, *diagnosis_)) return false;
+  if (told_->is_busy && !is_busy) return false;
+  return ends_ || waited < told_->waited * times;
+}
+
+bool HangDetector::have_stacks_come(Clock::time_point now) {
+  if (!asked_at_) {
+    asked_at_ = now;
+    asked_ = ranks_to_ask(*diagnosis_);
+    stacks_.clear();
+  }
+  const auto wanted = static_cast<std::size_t>(std::ranges::count(asked_, ',')) + 1;
+  return stacks_.size() >= wanted || now - *asked_at_ >= patience_for_stacks;
+}
+
 std::optional<HangDetector::Hang> HangDetector::look(Clock::time_point now) {
   if (over_ || !last_look_ || now < *last_look_ + between_looks) return std::nullopt;
   last_look_ = now;
-  std::vector<Recording> some;
-  std::size_t fresh = 0;
-  for (std::size_t i = 0; i < states_.size(); ++i) fresh += is_fresh(i, now) ? 1 : 0;
-  for (std::size_t i = 0; fresh < states_.size() && i < states_.size(); ++i) {
-    if (is_fresh(i, now)) some.push_back(states_[i]);
+  if (held_until_ && now < *held_until_) {
+    begin_again(std::nullopt, now);
+    return std::nullopt;
   }
-  const std::span<const Recording> recordings = fresh == states_.size() ? states_ : some;
+  const auto some = fresh_states(now);
+  const std::span<const Recording> recordings = some ? *some : states_;
   const bool all_stopped =
       std::ranges::all_of(recordings, [](const Recording& each) { return each.writer == Writer::stopped; });
   const auto found = all_stopped ? std::nullopt : trace::diagnose_hang(recordings);
   if (!found || !diagnosis_ || !trace::is_same(*found, *diagnosis_)) {
-    diagnosis_ = found;
-    since_ = now;
-    asked_at_.reset();
-    if (!found && !does_anyone_wait(recordings) && !states_.empty()) {
-      last_look_.reset();
-      states_.clear();
-      told_at_.clear();
-      index_.clear();
-    }
+    begin_again(found, now);
+    if (!found && !does_anyone_wait(recordings) && !states_.empty()) forget_states();
     return std::nullopt;
   }
   diagnosis_ = found;
   // Ranks that have begun calls and compute meanwhile do not wait.
   if (!does_anyone_wait(recordings)) return std::nullopt;
-  const auto waited = (calendar_ns() - found->stall.since_ns) / 1'000'000;
+  const milliseconds waited((calendar_ns() - found->stall.since_ns) / 1'000'000);
   const milliseconds patience = patience_for(found->kind, seconds_);
-  const auto seen = milliseconds(waited) - age_of_culprits(now);  // how long ago it was known that they had not come
-  if (seen < patience || now - *since_ < patience / 2) return std::nullopt;
-  if (!asked_at_) {
-    asked_at_ = now;
-    asked_ = ranks_to_ask(*found);
-    stacks_.clear();
-  }
-  const auto wanted = static_cast<std::size_t>(std::ranges::count(asked_, ',')) + 1;
-  if (stacks_.size() < wanted && now - *asked_at_ < patience_for_stacks) return std::nullopt;
-  over_ = true;
-  const auto& culprits = found->stall.missing;
-  Hang hang{trace::sentence(*found, static_cast<std::uint64_t>(waited / 1000)), place(), {}, {}, report()};
+  auto seen = waited - age_of_culprits(now);  // how long ago it was known that they had not come
+  if (held_until_) seen = std::min(seen, std::chrono::duration_cast<milliseconds>(now - *held_until_));
+  const Culprits doing = culprits();
+  if (doing == Culprits::unknown || seen < patience || now - *since_ < patience / 2) return std::nullopt;
+  const bool is_busy = doing == Culprits::blocked || (doing == Culprits::busy && seen < patience * busy_);
+  if (is_told(waited, is_busy) || !have_stacks_come(now)) return std::nullopt;
+  asked_at_.reset();
+  over_ = ends_ && !is_busy;
+  told_ = Told{*found, waited, is_busy};
+  return hang(waited, is_busy);
+}
+
+HangDetector::Hang HangDetector::hang(milliseconds waited, bool is_busy) const {
+  Hang hang{is_busy, trace::sentence(*diagnosis_, static_cast<std::uint64_t>(waited.count() / 1000)), place(), {}, {},
+            report()};
+  const auto& culprits = diagnosis_->stall.missing;
   if (culprits.empty()) return hang;
   hang.rank = culprits.front().rank;
   hang.node = std::string(culprits.front().host());

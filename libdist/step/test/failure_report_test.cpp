@@ -146,6 +146,19 @@ TEST(FirstFailure, WhoeverLeftWithoutMpiFinalizeCountsMoreThanThoseKilledForIt) 
   EXPECT_TRUE(sentence({left, failed}).starts_with("first failure: rank 2 ")) << "it was in a call";
 }
 
+TEST(FirstFailure, WhoeverAskedForTheEndOfAllIsTheCause) {
+  FailureReport killed = report(0);
+  killed.last_call = "in barrier #5";
+  FailureReport asked = report(2);
+  asked.last_call = "after barrier #4, and called MPI_Abort";
+  for (const bool cause_comes_first : {false, true}) {
+    FirstFailure first(4);
+    first.take(cause_comes_first ? asked : killed);
+    first.take(cause_comes_first ? killed : asked);
+    EXPECT_EQ(first.record({}).rank, 2U);
+  }
+}
+
 TEST(FirstFailure, ARefusedStepAddsNoLine) {
   FailureReport refused = report();
   refused.kind = FailureReport::Kind::refused;

@@ -157,6 +157,19 @@ TEST(RankState, SaysThatAWaitForOneOfManyIsForAnyRank) {
   }
 }
 
+TEST(RankState, TellsWhatTheProcessHasDone) {
+  const std::int64_t now = calendar_ns();
+  Recording told = traced_rank(0, 30);
+  told.totals = trace::ActivityTotals{81'234, 41'000, 7'340'032, 16, trace::Obstacle::file_lock};
+  const std::string text = to_rank_state(told, now);
+  const auto heard = parse_rank_state(text, 4, now);
+  ASSERT_TRUE(heard);
+  EXPECT_EQ(heard->totals, told.totals);
+  for (const std::string line : {"does 1 2 3 4 9\n", "does 1 2 3 4\n", "does 1 2 3 4 -1\n", "does 1 2 3 4 0 0\n"})
+    EXPECT_FALSE(parse_rank_state("rank 0 4 0 runs mpi node1 0\n" + line, 4, now)) << line;
+  EXPECT_FALSE(parse_rank_state(text + "does 1 2 3 4 0\n", 4, now)) << "twice";
+}
+
 TEST(RankState, SaysHowLongAgoACallEnded) {
   const std::int64_t now = calendar_ns();
   Recording told = traced_rank(0, 90);
@@ -317,6 +330,137 @@ TEST(HangDetector, LeavesRanksAloneThatHaveBegunACallAndCompute) {
   for (CallRecord& call : step[0].calls) call.state = State::started;
   HangDetector another(4, 4);
   EXPECT_TRUE(judged(another, step, 30)) << "one waits";
+}
+
+/// What is said in `looks` seconds of a step of which the others have waited for rank 1 for `waits` seconds, while the
+/// process of rank 1 does this in each second.
+struct Second {
+  std::uint64_t cpu_ms = 0;
+  std::uint64_t io_bytes = 0;
+  trace::Obstacle obstacle = trace::Obstacle::none;
+  bool is_debugged = false;
+};
+std::vector<std::string> lines_of(HangDetector& detector, std::int64_t waits, std::uint64_t looks, Second does,
+                                  seconds since = seconds(0)) {
+  std::vector<std::string> lines;
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) step.push_back(traced_rank(rank, rank == 1 ? 0 : waits));
+  const Clock::time_point start = Clock::now() + since;
+  for (std::uint64_t i = 1; i <= looks; ++i) {
+    const Clock::time_point now = start + seconds(i);
+    step[1].totals = trace::ActivityTotals{static_cast<std::int64_t>(1000 * i), does.cpu_ms * i, does.io_bytes * i, 3,
+                                           does.obstacle};
+    for (const Recording& each : step) detector.take_state(to_rank_state(each, calendar_ns()), now);
+    static_cast<void>(detector.take_wait(std::to_string(waits * 1000), now));
+    if (does.is_debugged) static_cast<void>(detector.take_wait(HangDetector::debugged, now));
+    for (const std::string rank : {"0", "1"}) detector.take_stack(rank + ";process 7\n  thread 7: state S\n");
+    if (const auto hang = detector.look(now)) lines.push_back((hang->is_busy ? "busy: " : "hang: ") + hang->sentence);
+  }
+  return lines;
+}
+
+TEST(HangDetector, SaysWhatARankDoesInsteadAndGivesItTime) {
+  struct Case {
+    const char* what;
+    std::int64_t waits;
+    Second does;
+    std::string_view begins;
+    std::string_view words;
+  };
+  constexpr std::uint64_t mb = 1'000'000;
+  const Case cases[] = {
+      {"asleep", 12, {5}, "hang: ", "has not called it for 12 s; 3 ranks wait"},
+      {"computes", 12, {15'800}, "busy: ", "for 12 s: it computes (3 children, 15.8 processors); 3 ranks wait"},
+      {"computes for long", 55, {1000}, "hang: ", "for 55 s: it computes (3 children, 1.0 processor); 3 ranks wait"},
+      {"reads", 12, {10, 120 * mb}, "busy: ", "for 12 s: it reads and writes (3 children, 120.0 MB/s)"},
+      {"file system", 12, {0, 0, trace::Obstacle::file_system}, "busy: ", ": it waits for a file system"},
+      {"lock", 12, {0, 0, trace::Obstacle::file_lock}, "busy: ", ": it waits for a lock on a file"},
+      {"pager", 500, {0, 0, trace::Obstacle::output}, "busy: ", ": nobody reads its output"},
+  };
+  for (const Case& each : cases) {
+    HangDetector detector(10, 4);
+    const auto lines = lines_of(detector, each.waits, 30, each.does);
+    ASSERT_EQ(lines.size(), 1U) << each.what;
+    EXPECT_TRUE(lines.front().starts_with(each.begins)) << lines.front();
+    EXPECT_NE(lines.front().find(each.words), std::string::npos) << lines.front();
+  }
+  HangDetector longer(10, 4, 20);
+  EXPECT_TRUE(lines_of(longer, 55, 30, {1000}).front().starts_with("busy: ")) << "hang_busy=20";
+}
+
+TEST(HangDetector, JudgesNothingWhileADebuggerHoldsARank) {
+  HangDetector detector(10, 4);
+  EXPECT_TRUE(lines_of(detector, 500, 60, {.is_debugged = true}).empty());
+  EXPECT_EQ(lines_of(detector, 500, 60, {}, seconds(60)).size(), 1U) << "it is judged anew when the debugger has gone";
+}
+
+TEST(HangDetector, SaysOfARankWithoutARecorderWhatItsNodeKnows) {
+  const std::pair<Writer, std::string_view> cases[] = {
+      {Writer::runs,
+       "rank 1 (local 1) on node0 has no recorder: it computes (3 children, 1.0 processor); 3 ranks wait"},
+      {Writer::stopped, "rank 1 (local 1) on node0 is stopped for 60 s; 3 ranks wait"},
+      {Writer::gone, "rank 1 (local 1) on node0 has ended; 3 ranks wait"},
+  };
+  for (const auto& [writer, words] : cases) {
+    HangDetector detector(10, 4);
+    std::optional<HangDetector::Hang> hang;
+    const Clock::time_point start = Clock::now();
+    for (int i = 1; i < 30 && !hang; ++i) {
+      for (std::uint32_t rank = 0; rank < 4; ++rank) {
+        Recording each = traced_rank(rank, rank == 1 ? 0 : 60, rank == 1 ? writer : Writer::runs);
+        if (rank == 1) {
+          each.source = trace::without_file;
+          each.communicators.clear();
+          if (writer == Writer::runs)
+            each.totals = trace::ActivityTotals{1000 * i, static_cast<std::uint64_t>(1000 * i), 0, 3};
+        }
+        detector.take_state(to_rank_state(each, calendar_ns()), start + seconds(i));
+      }
+      static_cast<void>(detector.take_wait("60000", start + seconds(i)));
+      hang = detector.look(start + seconds(i));
+    }
+    ASSERT_TRUE(hang);
+    EXPECT_TRUE(hang->sentence.ends_with(words)) << hang->sentence;
+    EXPECT_EQ(hang->node, "node0");
+  }
+}
+
+TEST(HangDetector, LearnsTheNumberOfRanksThatLaunchersStart) {
+  HangDetector detector(10, 512, 5, true, true);
+  const auto hang =
+      judged(detector, {traced_rank(0, 12), traced_rank(1, 0), traced_rank(2, 12), traced_rank(3, 12)}, 30);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->rank, 1U);
+  HangDetector small(10, 2, 5, true, true);
+  EXPECT_FALSE(judged(small, {traced_rank(0, 12), traced_rank(1, 0), traced_rank(2, 12), traced_rank(3, 12)}, 30))
+      << "more than there may be";
+}
+
+TEST(HangDetector, SaysOnceThatNothingIsRecorded) {
+  for (const bool is_recorded : {false, true}) {
+    HangDetector detector(10, 4);
+    const Clock::time_point start = Clock::now();
+    int lines = 0;
+    for (int i = 0; i < 100; ++i) {
+      const bool any = is_recorded && i == 30;
+      static_cast<void>(detector.take_wait(any ? "0" : HangDetector::unrecorded, start + seconds(i)));
+      if (const auto line = detector.unwatched(start + seconds(i))) {
+        ++lines;
+        EXPECT_EQ(i, 60);
+        EXPECT_TRUE(line->starts_with("hang=10: no rank has recorded a call in the first 60 s: ")) << *line;
+      }
+    }
+    EXPECT_EQ(lines, is_recorded ? 0 : 1);
+  }
+}
+
+TEST(HangDetector, ReportsEachNewHangOfAStepThatIsNotEnded) {
+  HangDetector detector(10, 4, 5, false);
+  EXPECT_EQ(lines_of(detector, 12, 30, {}).size(), 1U);
+  EXPECT_EQ(lines_of(detector, 14, 30, {}, seconds(30)).size(), 1U) << "another one, since it began at another time";
+  HangDetector ending(10, 4, 5, true);
+  EXPECT_EQ(lines_of(ending, 12, 30, {}).size(), 1U);
+  EXPECT_TRUE(lines_of(ending, 14, 30, {}, seconds(30)).empty()) << "its end is under way";
 }
 
 TEST(HangDetector, SpeaksOnce) {

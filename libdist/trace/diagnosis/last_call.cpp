@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::size_t newest_calls = 256;
 constexpr std::string_view broken = " broken by another rank";
+constexpr std::string_view aborted = ", and called MPI_Abort";
 
 bool belongs_to(int descriptor, unsigned user) noexcept {
   struct stat status = {};
@@ -56,11 +57,14 @@ std::optional<std::string> describe_last_call(const Recording& recording) {
   const bool by_another =
       inside && open->state == recorder_format::State::failed && open->status == status_number(Errc::peer);
   if (by_another) text += broken;
+  if (recording.ending == recorder_format::Ending::aborted) text += aborted;
   if (!is_last_call(text)) return std::nullopt;
   return text;
 }
 
 bool is_broken_by_another(std::string_view text) noexcept { return text.ends_with(broken); }
+
+bool has_aborted(std::string_view text) noexcept { return text.ends_with(aborted); }
 
 bool is_last_call(std::string_view text) noexcept {
   const auto fits = [](char c) {

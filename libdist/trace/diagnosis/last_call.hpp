@@ -16,7 +16,8 @@ inline constexpr std::size_t longest_last_call = 120;
 
 /// "in allreduce #42 (1048576 float32, 4 MiB)", or "after allreduce #41 (...)" if it was in no call; nullopt without a
 /// call. "in allreduce #42 (...) broken by another rank" if the call failed because another process had died or left.
-/// The text consists only of fixed words and numbers, whatever the file contains.
+/// ", and called MPI_Abort" follows if the process said so. The text consists only of fixed words and numbers, whatever
+/// the file contains.
 [[nodiscard]] std::optional<std::string> describe_last_call(const Recording& recording);
 
 /// Whether describe_last_call() can have written the text: then it fits a datagram and is safe for a terminal.
@@ -24,6 +25,9 @@ inline constexpr std::size_t longest_last_call = 120;
 
 /// Whether such a text says that another rank broke the call: then the task's end is a consequence, not the cause.
 [[nodiscard]] bool is_broken_by_another(std::string_view text) noexcept;
+
+/// Whether such a text says that the rank asked for the end of all: then the other ranks' ends are consequences.
+[[nodiscard]] bool has_aborted(std::string_view text) noexcept;
 
 /// The last call of a rank that has ended, from its recorder under one of `roots`: node-local folders such as
 /// /dev/shm/aml-dist-1000. Call it with the rights of `user`, not as root, because the path belongs to the user. Every

@@ -28,13 +28,15 @@ std::string sentence(const Stall& stall, const MissingRank& missing, std::uint64
   if (missing.unjudged_wait != nullptr)
     return concat(
         {who, " waits in ", describe_call(*missing.unjudged_wait), " on a communicator that is not judged", time});
+  const std::string does = missing.recording != nullptr ? describe(missing.recording->activity) : "";
+  const std::string instead = does.empty() ? "" : concat({": ", does});
   switch (missing.why) {
     case MissingRank::Why::never_called:
-      return concat({who, stall.is_message() ? " has not met it" : " has not called it", time});
+      return concat({who, stall.is_message() ? " has not met it" : " has not called it", time, instead});
     case MissingRank::Why::stopped:
       return concat({who, " is stopped", doing, time});
     case MissingRank::Why::gone:
-      return concat({who, " is dead", doing});
+      return concat({who, missing.recording->source == without_file ? " has ended" : " is dead", doing});
     case MissingRank::Why::slow:
       return concat({who, " is still in it", time});
     case MissingRank::Why::differs:
@@ -46,7 +48,7 @@ std::string sentence(const Stall& stall, const MissingRank& missing, std::uint64
     case MissingRank::Why::no_recorder:
       break;
   }
-  return concat({who, " has no recorder"});
+  return concat({who, " has no recorder", instead});
 }
 
 std::string sentence(const Stall& stall, std::uint64_t seconds, std::size_t waiting) {

@@ -192,6 +192,12 @@ MissingRank missing_rank_of(const Member& member, Why why) {
   return {why, member.rank(), member.recording, member.newest(), is_late ? member.recording->unjudged_wait() : nullptr};
 }
 
+/// A rank of which no recorder is known. Its node may have told what became of its process.
+MissingRank without_recorder(const Step& step, std::uint32_t rank) {
+  const Recording* const told = step.recording(rank, without_file);
+  return told != nullptr ? missing_rank_of({told, nullptr}, Why::no_recorder) : MissingRank{Why::no_recorder, rank};
+}
+
 /// A rank that has a recorder, but has never had this communicator: it has not made the call that would give it one.
 /// One whose slots are all in use may have it all the same.
 std::optional<MissingRank> not_yet_member(const Step& step, const Member& other, std::uint32_t rank,
@@ -216,7 +222,7 @@ void add_absent(const Group& group, const Step& step, std::uint64_t sequence, St
     if (seen[rank]) continue;
     const auto in_step = rank < world_ranks.size() ? world_ranks[rank] : static_cast<std::uint32_t>(rank);
     const auto known = not_yet_member(step, group.front(), in_step, sequence);
-    stall.missing.push_back(known.value_or(MissingRank{Why::no_recorder, in_step}));
+    stall.missing.push_back(known.value_or(without_recorder(step, in_step)));
   }
 }
 
@@ -470,7 +476,7 @@ std::optional<Stall> message_stall(const Recording& recording, const CallRecord&
   const auto peer = static_cast<std::uint32_t>(call.peer);
   const Step::Place partner = step.place(own->id, peer);
   if (partner.recording == nullptr) {
-    stall.missing.push_back({Why::no_recorder, peer < own->world_ranks.size() ? own->world_ranks[peer] : peer});
+    stall.missing.push_back(without_recorder(step, peer < own->world_ranks.size() ? own->world_ranks[peer] : peer));
   } else if (partner.recording->writer == Writer::runs && step.has_posted(*own, peer, call)) {
     return std::nullopt;
   } else {

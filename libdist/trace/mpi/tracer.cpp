@@ -162,6 +162,10 @@ Ticket Tracer::finalizing() noexcept {
   return ticket;
 }
 
+void Tracer::aborting() noexcept {
+  if (on()) recorder_.announce(FlightRecorder::Ending::aborted);
+}
+
 void Tracer::finalized(Ticket ticket, int status) noexcept {
   if (!on()) return;
   if (status != 0) return recorder_.fail(ticket, -1);

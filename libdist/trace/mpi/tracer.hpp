@@ -61,6 +61,7 @@ class Tracer {
   /// After it: MPI's world must be Slurm's step, or nothing is recorded.
   void initialized(FlightRecorder::Ticket ticket, int status) noexcept;
   FlightRecorder::Ticket finalizing() noexcept;
+  void aborting() noexcept;
   void finalized(FlightRecorder::Ticket ticket, int status) noexcept;
 
   /// nullptr if its calls are not recorded.

@@ -318,6 +318,11 @@ int MPI_Finalize(void) {
   return status;
 }
 
+int MPI_Abort(MPI_Comm comm, int errorcode) {
+  tracer().aborting();
+  return call_real<&MPI_Abort>("PMPI_Abort", comm, errorcode);
+}
+
 int MPI_Sendrecv(const void* sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag, void* recvbuf,
                  int recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Status* status) {
   if (!is_recorded())

@@ -387,14 +387,16 @@ void FlightRecorder::note(std::string_view sentence) noexcept {
                              std::memory_order_release);
 }
 
+void FlightRecorder::announce(Ending ending) noexcept {
+  if (!on() || pid_ != ::getpid()) return;
+  tick();
+  header_->ending.store(static_cast<std::uint32_t>(ending), std::memory_order_release);
+}
+
 void FlightRecorder::close(Ending ending) noexcept {
   if (!on()) return;
   const bool ours = pid_ == ::getpid();
-  if (ours) {
-    tick();
-    const auto said = ending == Ending::well ? recorder_format::Ending::well : recorder_format::Ending::failed;
-    header_->ending.store(static_cast<std::uint32_t>(said), std::memory_order_release);
-  }
+  if (ours) announce(ending);
   if (ours && ending == Ending::well) {
     ::unlink(path_.c_str());
     ::rmdir(path_.substr(0, path_.rfind('/')).c_str());  // fails while other files are in it

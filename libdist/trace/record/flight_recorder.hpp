@@ -23,6 +23,7 @@
 #include "base/time/tick_clock.hpp"
 #include "calls/data_type.hpp"
 #include "trace/record/burst_clock.hpp"
+#include "trace/record/record_format.hpp"
 
 namespace amldist::trace {
 
@@ -133,12 +134,13 @@ class FlightRecorder {
   /// Stores what the watchdog thread found, as one sentence; replaces the previous one.
   void note(std::string_view sentence) noexcept;
 
-  enum class Ending {
-    well,    ///< no failure: the file is removed, and the folder with its last file
-    failed,  ///< the file is kept
-  };
-  /// Ends the recording. In a process forked after create() it only unmaps: the file belongs to the parent.
+  using Ending = recorder_format::Ending;
+  /// Ends the recording. In a process forked after create() it only unmaps: the file belongs to the parent. `well`: the
+  /// file is removed, and the folder with its last file.
   void close(Ending ending) noexcept;
+
+  /// Says how the process is about to end, while other threads may still record.
+  void announce(Ending ending) noexcept;
 
  private:
   Ticket write(const RecordedCall& call, recorder_format::State state, std::uint64_t now) noexcept;

@@ -47,9 +47,10 @@ struct ClockPoint {
 /// How the process ended, as far as it could record it. While it lives it holds a POSIX lock on the whole file:
 /// children do not inherit it, and it ends with the process.
 enum class Ending : std::uint32_t {
-  none = 0,    ///< the process runs, or died before it could write
-  failed = 1,  ///< it closed the recorder after an error; the file is kept
-  well = 2,    ///< it closed the recorder; the file is about to be removed
+  none = 0,     ///< the process runs, or died before it could write
+  failed = 1,   ///< it closed the recorder after an error; the file is kept
+  well = 2,     ///< it closed the recorder; the file is about to be removed
+  aborted = 3,  ///< it asked for the end of all ranks (MPI_Abort); the file is kept
 };
 
 struct RecorderHeader {

@@ -251,7 +251,7 @@ Recording describe(const RecorderHeader& header, const std::string& name) {
   recording.local_rank = std::min(header.local_rank, header.size - 1);
   recording.pid = header.pid;
   const std::uint32_t ending = header.ending.load();
-  recording.ending = ending <= static_cast<std::uint32_t>(Ending::well) ? Ending{ending} : Ending::none;
+  recording.ending = ending <= static_cast<std::uint32_t>(Ending::aborted) ? Ending{ending} : Ending::none;
   const Calendar calendar(header);
   recording.created_ns = calendar.time_of(header.created.ticks);
   recording.latest_ns = std::max(recording.created_ns, calendar.time_of(header.latest_ticks.load()));

@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/text/result.hpp"
 #include "calls/data_type.hpp"
 #include "trace/record/member_ranks.hpp"
+#include "trace/record/process_activity.hpp"
 #include "trace/record/record_format.hpp"
 
 namespace amldist::trace {
@@ -71,12 +73,15 @@ enum class Habit : std::uint8_t {
   kept,
 };
 
+/// In place of a source, in what a node tells of a rank that has no recorder: only its process is known.
+inline constexpr std::string_view without_file = "none";
+
 /// The content of one file.
 struct Recording {
   std::string path;
   std::string job;
   std::string host;
-  std::string source;      ///< whose calls: "amldist", "mpi", "nccl", "torch"
+  std::string source;      ///< whose calls: "amldist", "mpi", "nccl", "torch"; or without_file
   std::string note;        ///< what the process's watchdog thread found; may be empty
   std::uint32_t rank = 0;  ///< below size
   std::uint32_t size = 1;
@@ -88,6 +93,8 @@ struct Recording {
   std::int64_t latest_ns = 0;                      ///< time of the last heartbeat
   std::uint64_t recorded = 0;                      ///< number of calls; the file has the newest of them
   std::optional<Habit> told_habit = std::nullopt;  ///< in what a node tells: of the oldest call that the rank waits in
+  std::optional<ActivityTotals> totals = std::nullopt;  ///< of its process; only in what a node tells
+  Activity activity = {};                               ///< of its process, where totals of two times are known
   std::vector<CommunicatorRecord> communicators;
   /// Oldest first. A call of MPI in which one thread has waited while others went on for a second or more is
   /// `enqueued`.

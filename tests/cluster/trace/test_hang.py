@@ -75,6 +75,13 @@ def test_a_killed_rank_is_named(cluster, pmix, program, workdir, trial):
 
 
 @pytest.mark.parametrize("trial", range(TRIALS))
+def test_a_rank_that_aborts_all_is_named(cluster, pmix, program, workdir, trial):
+    seed = random.Random(f"{SEED} aborted {trial}").randrange(1 << 30)
+    done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=20 {program} aborted {seed} 5")
+    assert re.search(rf"^aml-dist: first failure: {re.escape(OWN)}: .*, and called MPI_Abort", done.err, re.MULTILINE), done
+
+
+@pytest.mark.parametrize("trial", range(TRIALS))
 def test_a_rank_that_leaves_without_finalize_is_named(cluster, pmix, program, workdir, trial):
     seed = random.Random(f"{SEED} exited {trial}").randrange(1 << 30)
     done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=3 {program} exited {seed} 5")
@@ -164,6 +171,40 @@ def test_a_report_leaves_the_step_alone(cluster, pmix, program, workdir):
     done = cluster.run(f"cd {workdir} && timeout 12 {STEP} --aml-dist=mpi,hang=1,hang_action=report {program} late 3 5")
     assert len(hang_lines(done)) == 1, done
     assert done.status != 75, done
+
+
+BUSY = {"busy": r"it computes \(1 child, \d+\.\d processors?\)", "locked": "it waits for a lock on a file",
+        "paged": "nobody reads its output"}
+
+
+@pytest.mark.parametrize("kind", BUSY)
+def test_a_rank_that_is_busy_is_told_once_and_its_step_goes_on(cluster, pmix, program, workdir, kind):
+    """It stays away for more than twice the time that is a hang, and then comes."""
+    done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=3 {program} {kind} 1 5")
+    busy = [line for line in done.err.splitlines() if line.startswith("aml-dist: busy: ")]
+    assert done.status == 0 and not hang_lines(done) and len(busy) == 1, done
+    assert re.match(rf"aml-dist: busy: barrier #\d+: {re.escape(OWN)} has not called it for \d+ s: {BUSY[kind]}; 3 ranks wait", busy[0])
+
+
+def test_a_busy_rank_is_hung_after_its_time(cluster, pmix, program, workdir):
+    done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=1,hang_busy=2 {program} busy 1 5")
+    assert done.status == 75 and len(hang_lines(done)) == 1 and ": it computes (" in hang_lines(done)[0], done
+
+
+def test_a_debugger_on_any_node_holds_the_judgement(cluster, pmix, program, workdir):
+    """Rank 2 of node 2 is late; a rank of node 1 is held by ptrace, as by gdb or py-spy, and let go after 10 s."""
+    hold = ("import ctypes, os, sys, time; libc = ctypes.CDLL(None, use_errno=True); pid = int(sys.argv[1]); "
+            "assert libc.ptrace(16, pid, None, None) == 0; time.sleep(10); libc.ptrace(17, pid, None, None)")
+    step = f"{STEP} --aml-dist=mpi,hang=1 {program} late 3 5"
+    done = cluster.run(f"cd {workdir} && {{ {step} & sleep 1.5; date +%s.%N; srun --overlap --jobid=$(squeue -ho %A | tail -1) -w node1 -N1 -n1 "
+                       f"bash -c 'pid=$(pgrep -f \"^{program}\" | head -1); exec /usr/bin/python3 -c \"{hold}\" $pid'; "
+                       "date +%s.%N; kill -0 $! && echo it lives; wait $!; }")
+    assert "it lives" in done.out and len(hang_lines(done)) == 1 and done.status == 75, done
+
+
+def test_a_step_that_records_nothing_is_said_not_to_be_watched(cluster, program, workdir):
+    done = cluster.run("srun -w node[1-2] -N2 --aml-dist=pytorch,hang=2 sleep 75", timeout=100)
+    assert done.status == 0 and done.err.count("hang=2: no rank has recorded a call in the first 60 s") == 1, done
 
 
 FORTRAN = {"mpif.h": ("", "include 'mpif.h'\n  integer :: again"),

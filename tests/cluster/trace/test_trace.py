@@ -54,6 +54,24 @@ def program(workdir):
     return write
 
 
+# As torchrun does: one launcher on a node starts the ranks and numbers them.
+LAUNCHER = """import os, subprocess, sys
+node = int(os.environ['NODE_RANK'])
+ranks = [subprocess.Popen(sys.argv[1:], env={**os.environ, 'RANK': str(2 * node + i), 'LOCAL_RANK': str(i), 'WORLD_SIZE': '4',
+                                             'LOCAL_WORLD_SIZE': '2'}) for i in range(2)]
+sys.exit(max(abs(rank.wait()) for rank in ranks))
+"""
+
+
+def test_the_ranks_of_launchers_are_watched(cluster, program, workdir):
+    (workdir / "launch.py").write_text(LAUNCHER)
+    done = cluster.run(f"srun -w node[1-2] -N2 --aml-dist=pytorch,launch=per-node,hang=4 /usr/bin/python3 {workdir}/launch.py "
+                       f"{program('time.sleep(1000)')}", timeout=80)
+    lines = [line for line in done.err.splitlines() if line.startswith("aml-dist: hang: ")]
+    assert done.status == 75 and len(lines) == 1, done
+    assert re.search(r"allreduce #6 .*: rank 2 \(local 0\) on node2 has not called it for \d+ s; 3 ranks wait", lines[0]), done
+
+
 @pytest.mark.parametrize("mpi", ["none", "pmix"])
 def test_the_line_names_the_last_call_of_the_rank_that_died_first(request, cluster, program, mpi):
     if mpi == "pmix":

@@ -1,0 +1,123 @@
+#include "trace/record/process_activity.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <string_view>
+
+#include "base/os/whole_file.hpp"
+#include "base/text/text.hpp"
+#include "base/time/clock.hpp"
+
+namespace amldist::trace {
+namespace {
+
+using text::concat;
+
+/// A poll every few milliseconds takes a hundredth of a processor; the threads of a framework that idles, less.
+constexpr std::uint32_t least_processor_tenths = 2;
+constexpr std::uint64_t least_io_per_second = 100'000;
+constexpr std::uint64_t bytes_per_mb = 1'000'000;
+
+/// Kernel functions in which a thread sleeps (/proc/ID/wchan, Linux 5.4 to 6.18).
+struct Sleep {
+  std::string_view function;
+  Obstacle obstacle;
+};
+constexpr auto sleeps = std::to_array<Sleep>({
+    {"pipe_write", Obstacle::output},
+    {"anon_pipe_write", Obstacle::output},
+    {"fifo_pipe_write", Obstacle::output},
+    {"n_tty_write", Obstacle::output},
+    {"tty_write", Obstacle::output},
+    {"locks_lock_inode_wait", Obstacle::file_lock},
+    {"flock_lock_inode_wait", Obstacle::file_lock},
+    {"do_lock_file_wait", Obstacle::file_lock},
+    {"fcntl_setlk", Obstacle::file_lock},
+});
+
+std::string file_of(pid_t process, std::string_view name) {
+  constexpr std::size_t most = 512;
+  return read_file_start(concat({"/proc/", std::to_string(process), "/", name}), most);
+}
+
+std::uint64_t io_of(pid_t process) {
+  std::uint64_t bytes = 0;
+  const std::string content = file_of(process, "io");
+  for (const std::string_view line : text::split(content, '\n')) {
+    for (const std::string_view name : {"rchar: ", "wchar: "}) {
+      if (line.starts_with(name)) bytes += text::to_number(line.substr(name.size()), 1ULL << 60).value_or(0);
+    }
+  }
+  return bytes;
+}
+
+Obstacle obstacle_of(const ProcessStat& process) {
+  if (process.state == 'D') return Obstacle::file_system;
+  if (process.state != 'S') return Obstacle::none;
+  const std::string function = file_of(process.id, "wchan");
+  const auto* const found = std::ranges::find(sleeps, function, &Sleep::function);
+  return found != sleeps.end() ? found->obstacle : Obstacle::none;
+}
+
+std::string tenths(std::uint32_t value) {
+  return concat({std::to_string(value / 10), ".", std::to_string(value % 10)});
+}
+
+}  // namespace
+
+ActivityTotals totals_of(pid_t process, std::span<const ProcessStat> all) {
+  constexpr std::uint64_t ms_per_s = 1000;
+  const auto ticks_per_s = static_cast<std::uint64_t>(std::max(1L, ::sysconf(_SC_CLK_TCK)));
+  ActivityTotals totals;
+  totals.at_ms = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count();
+  for (const ProcessStat& each : family_of(process, all)) {
+    totals.cpu_ms += each.cpu_ticks * ms_per_s / ticks_per_s;
+    totals.io_bytes += io_of(each.id);
+    if (each.id != process) ++totals.children;
+    if (totals.obstacle == Obstacle::none) totals.obstacle = obstacle_of(each);
+  }
+  return totals;
+}
+
+bool Activity::is_busy() const noexcept {
+  return processor_tenths >= least_processor_tenths || io_per_second >= least_io_per_second ||
+         obstacle != Obstacle::none;
+}
+
+Activity activity_between(const ActivityTotals& earlier, const ActivityTotals& later) noexcept {
+  Activity activity{0, 0, later.children, later.obstacle};
+  // Totals may shrink: a child that nobody waited for takes its own with it.
+  const auto grown = [](std::uint64_t from, std::uint64_t to) { return to > from ? to - from : 0; };
+  const auto ms = static_cast<std::uint64_t>(std::max<std::int64_t>(later.at_ms - earlier.at_ms, 0));
+  if (ms == 0) return activity;
+  constexpr std::uint64_t most_processors_tenths = 1'000'000;
+  activity.processor_tenths =
+      static_cast<std::uint32_t>(std::min(grown(earlier.cpu_ms, later.cpu_ms) * 10 / ms, most_processors_tenths));
+  activity.io_per_second = grown(earlier.io_bytes, later.io_bytes) / ms * 1000;
+  return activity;
+}
+
+std::string describe(const Activity& activity) {
+  const std::string children =
+      activity.children == 0
+          ? ""
+          : concat({std::to_string(activity.children), activity.children == 1 ? " child, " : " children, "});
+  if (activity.obstacle == Obstacle::output) return "nobody reads its output";
+  if (activity.processor_tenths >= least_processor_tenths) {
+    return concat({"it computes (", children, tenths(activity.processor_tenths),
+                   activity.processor_tenths == 10 ? " processor)" : " processors)"});
+  }
+  if (activity.io_per_second >= least_io_per_second) {
+    const auto per_s =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(activity.io_per_second * 10 / bytes_per_mb, 1'000'000'000));
+    return concat({"it reads and writes (", children, tenths(per_s), " MB/s)"});
+  }
+  if (activity.obstacle == Obstacle::file_lock) return "it waits for a lock on a file";
+  if (activity.obstacle == Obstacle::file_system) return "it waits for a file system";
+  return {};
+}
+
+}  // namespace amldist::trace

@@ -1,0 +1,55 @@
+// What the process of a rank does while it makes no recorded call: it and its descendants, as /proc shows them to a
+// process of the same user on the same host.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/os/process_tree.hpp"
+
+namespace amldist::trace {
+
+/// What a process waits for that is not another rank.
+enum class Obstacle : std::uint8_t {
+  none,
+  file_system,  ///< a thread is in state D
+  file_lock,    ///< flock(2), fcntl(2)
+  output,       ///< nobody reads the pipe or terminal that it writes to
+};
+
+/// Totals of a process and its descendants since they began, with those that have ended and were waited for.
+struct ActivityTotals {
+  std::int64_t at_ms = 0;  ///< the host's monotonic clock
+  std::uint64_t cpu_ms = 0;
+  std::uint64_t io_bytes = 0;  ///< by read(2), write(2) and their like
+  std::uint32_t children = 0;  ///< descendants that live
+  Obstacle obstacle = Obstacle::none;
+
+  friend bool operator==(const ActivityTotals&, const ActivityTotals&) = default;
+};
+
+/// Of a process among all of its host; zero but for the time if it is not there or belongs to another user.
+[[nodiscard]] ActivityTotals totals_of(pid_t process, std::span<const ProcessStat> all);
+
+/// What happened between two totals.
+struct Activity {
+  std::uint32_t processor_tenths = 0;  ///< in use on average: 10 is one processor
+  std::uint64_t io_per_second = 0;     ///< bytes
+  std::uint32_t children = 0;
+  Obstacle obstacle = Obstacle::none;
+
+  /// Whether it does something, or waits for a thing that is no rank. A process that only polls does not.
+  [[nodiscard]] bool is_busy() const noexcept;
+
+  friend bool operator==(const Activity&, const Activity&) = default;
+};
+
+[[nodiscard]] Activity activity_between(const ActivityTotals& earlier, const ActivityTotals& later) noexcept;
+
+/// "it computes (16 children, 15.8 processors)"; empty if it is not busy.
+[[nodiscard]] std::string describe(const Activity& activity);
+
+}  // namespace amldist::trace

@@ -1,0 +1,116 @@
+// Real processes: what is seen of one that computes, reads, waits for a lock, or writes where nobody reads.
+#include "trace/record/process_activity.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <thread>
+
+#include "base/os/file_descriptor.hpp"
+
+namespace amldist::trace {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Child {
+ public:
+  explicit Child(const std::function<void()>& work) : id_(::fork()) {
+    if (id_ != 0) return;
+    work();
+    for (;;) ::pause();
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() {
+    ::kill(id_, SIGKILL);
+    ::waitpid(id_, nullptr, 0);
+  }
+  [[nodiscard]] ActivityTotals totals() const { return totals_of(id_, all_processes()); }
+
+  /// The first activity of half a second that `is_expected`, or the last one of ten seconds.
+  [[nodiscard]] Activity activity(const std::function<bool(const Activity&)>& is_expected) const {
+    Activity found;
+    for (int i = 0; i < 20; ++i) {
+      const ActivityTotals before = totals();
+      std::this_thread::sleep_for(500ms);
+      found = activity_between(before, totals());
+      if (is_expected(found)) break;
+    }
+    return found;
+  }
+
+ private:
+  pid_t id_;
+};
+
+void compute() {
+  while (::getppid() != 0) {
+  }
+}
+
+TEST(ProcessActivity, AnIdleProcessDoesNothing) {
+  const Child child([] {
+    for (;;) std::this_thread::sleep_for(10ms);  // as one that polls
+  });
+  const Activity activity = child.activity([](const Activity& each) { return !each.is_busy(); });
+  EXPECT_FALSE(activity.is_busy()) << describe(activity);
+  EXPECT_EQ(describe(activity), "");
+}
+
+TEST(ProcessActivity, ChildrenComputeForTheirParent) {
+  const Child child([] {
+    if (::fork() != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    compute();
+  });
+  const Activity activity = child.activity([](const Activity& each) { return each.processor_tenths >= 2; });
+  EXPECT_TRUE(activity.is_busy());
+  EXPECT_EQ(activity.children, 1U);
+  EXPECT_TRUE(describe(activity).starts_with("it computes (1 child, ")) << describe(activity);
+}
+
+TEST(ProcessActivity, SaysWhatAProcessWaitsFor) {
+  int pipe[2];
+  ASSERT_EQ(::pipe(pipe), 0);
+  const FileDescriptor reads(pipe[0]);
+  const FileDescriptor writes(pipe[1]);
+  const Child pager([&] {
+    for (char block[4096] = {};;) static_cast<void>(::write(writes.get(), block, sizeof block) < 0);
+  });
+  EXPECT_EQ(describe(pager.activity([](const Activity& each) { return each.obstacle == Obstacle::output; })),
+            "nobody reads its output");
+
+  char name[] = "/tmp/aml-dist-lock-XXXXXX";
+  const FileDescriptor held(::mkstemp(name));
+  ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);
+  const Child waits([&] {
+    const FileDescriptor wanted(::open(name, O_RDWR | O_CLOEXEC));
+    ::flock(wanted.get(), LOCK_EX);
+  });
+  EXPECT_EQ(describe(waits.activity([](const Activity& each) { return each.obstacle == Obstacle::file_lock; })),
+            "it waits for a lock on a file");
+  ::unlink(name);
+}
+
+TEST(ProcessActivity, TotalsMayShrink) {
+  const ActivityTotals earlier{1000, 500, 900, 2};
+  const ActivityTotals later{2000, 400, 100, 1};
+  EXPECT_EQ(activity_between(earlier, later), (Activity{0, 0, 1}));
+  EXPECT_EQ(activity_between(earlier, earlier), (Activity{0, 0, 2})) << "no time between them";
+}
+
+TEST(ProcessActivity, OfAProcessThatIsGoneNothingIsSeen) {
+  const ActivityTotals totals = totals_of(0x7ffffff0, all_processes());
+  EXPECT_EQ(totals.cpu_ms + totals.io_bytes + totals.children, 0U);
+}
+
+}  // namespace
+}  // namespace amldist::trace
