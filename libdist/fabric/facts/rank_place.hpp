@@ -17,7 +17,7 @@ namespace amldist::fabric {
 /// A set of NUMA nodes, one bit each; those above 63 are left out. 0: not known.
 using NumaNodes = std::uint64_t;
 
-/// Plain memory, so that a task can leave it to its siblings (spank/task/task_facts.hpp).
+/// Plain memory, so that a task can leave it to its siblings (spank/stepd/task_facts.hpp).
 struct RankPlace {
   std::uint32_t rank = 0;
   NumaNodes processors = 0;

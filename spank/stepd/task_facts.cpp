@@ -1,4 +1,4 @@
-#include "spank/task/task_facts.hpp"
+#include "spank/stepd/task_facts.hpp"
 
 #include <algorithm>
 #include <utility>
