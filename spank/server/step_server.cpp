@@ -344,7 +344,7 @@ class ServerThread {
   void decide() {
     decided_ = true;
     if (!server_.failure().stands()) return;
-    if (const auto end = end_by_slurm()) return record(*end);
+    if (const auto end = end_by_slurm()) return record(*end, false);
     const bool kills = is_srun() && (step_.kills_on_bad_exit ? *step_.kills_on_bad_exit
                                                              : slurmctld_answers_ && kills_on_bad_exit_by_default());
     record(server_.failure().record({!ended_, kills, is_srun()}));
@@ -380,11 +380,11 @@ class ServerThread {
     return record;
   }
 
-  /// Tells the user how the step ended, and writes it down.
-  void record(const step::EndRecord& end) {
+  /// Tells the user how the step ended, and writes it down. `comments`: also on the job, whose state does not tell it.
+  void record(const step::EndRecord& end, bool comments = true) {
     const std::string line = end.sentence();
     if (!line.empty()) tell(line);
-    if (is_srun() && step_.comments && !line.empty()) comment_on_job(step_.job_id, step_.step_id, line);
+    if (is_srun() && step_.comments && comments && !line.empty()) comment_on_job(step_.job_id, step_.step_id, line);
     write(end);
   }
 

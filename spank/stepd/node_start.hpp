@@ -17,7 +17,7 @@
 #include "spank/stepd/fabric_plan.hpp"
 #include "spank/stepd/node_plan.hpp"
 #include "spank/stepd/start_gate.hpp"
-#include "spank/task/task_facts.hpp"
+#include "spank/stepd/task_facts.hpp"
 
 namespace amldist::spank {
 

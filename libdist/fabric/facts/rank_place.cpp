@@ -33,6 +33,13 @@ int numa_node_in(const std::string& folder) {
   return node ? static_cast<int>(*node) : -1;
 }
 
+/// The one port that the user has named for this rank, without NCCL's "=" and a port's number: "=mlx5_1:1".
+std::string own_port(const EnvironmentReader& environment) {
+  const std::string list = environment("NCCL_IB_HCA").value_or("");
+  if (!list.starts_with('=') || list.find(',') != std::string::npos) return {};
+  return list.substr(1, list.find(':') == std::string::npos ? std::string::npos : list.find(':') - 1);
+}
+
 struct FreeSet {
   void operator()(cpu_set_t* set) const noexcept { CPU_FREE(set); }
 };
@@ -115,6 +122,21 @@ std::vector<std::uint32_t> accessible_gpus(std::span<const NumberedGpu> gpus, co
       out.push_back(gpu.number);
   }
   return out;
+}
+
+RankPlace own_place(std::span<const NumaProcessors> numa, std::span<const NumberedGpu> gpus, std::uint32_t rank,
+                    std::uint32_t local_rank, const EnvironmentReader& environment) {
+  constexpr std::size_t enough = 8192;
+  const auto visible = environment("CUDA_VISIBLE_DEVICES");
+  const bool shares = environment("CUDA_MPS_PIPE_DIRECTORY") || environment("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+  const auto gpu = visible && !shares ? gpu_of_rank(*visible, local_rank, accessible_gpus(gpus), gpus) : std::nullopt;
+  RankPlace place{.rank = rank,
+                  .processors = own_numa_nodes(numa),
+                  .memory = memory_nodes(read_file_start("/proc/self/status", enough)),
+                  .gpu = gpu ? static_cast<std::int32_t>(*gpu) : -1};
+  const std::string port = own_port(environment);
+  if (port.size() < place.port.size()) std::ranges::copy(port, place.port.begin());
+  return place;
 }
 
 }  // namespace amldist::fabric

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/text/environment.hpp"
 #include "fabric/facts/numbered_gpus.hpp"
 
 namespace amldist::fabric {
@@ -16,7 +17,7 @@ namespace amldist::fabric {
 /// A set of NUMA nodes, one bit each; those above 63 are left out. 0: not known.
 using NumaNodes = std::uint64_t;
 
-/// Plain memory, so that a task can leave it to its siblings (spank/task/task_facts.hpp).
+/// Plain memory, so that a task can leave it to its siblings (spank/stepd/task_facts.hpp).
 struct RankPlace {
   std::uint32_t rank = 0;
   NumaNodes processors = 0;
@@ -54,5 +55,9 @@ struct NumaProcessors {
 /// Without opening a device. `dev`: /dev.
 [[nodiscard]] std::vector<std::uint32_t> accessible_gpus(std::span<const NumberedGpu> gpus,
                                                          const std::string& dev = "/dev");
+
+/// The place of this process. GPUs that are shared on purpose, by NVIDIA's MPS, are left out.
+[[nodiscard]] RankPlace own_place(std::span<const NumaProcessors> numa, std::span<const NumberedGpu> gpus,
+                                  std::uint32_t rank, std::uint32_t local_rank, const EnvironmentReader& environment);
 
 }  // namespace amldist::fabric

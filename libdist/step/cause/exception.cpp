@@ -111,9 +111,11 @@ std::optional<Cause> parse_elastic(std::string_view content) {
 }  // namespace
 
 std::optional<Cause> parse_exception(std::string_view content, MonotonicSeconds time) {
-  if (content.starts_with(own_head)) return parse_own(content, time);
   const auto first = content.find_first_not_of(" \n\t");
-  return first != std::string_view::npos && content[first] == '{' ? parse_elastic(content) : std::nullopt;
+  std::optional<Cause> cause;
+  if (content.starts_with(own_head)) cause = parse_own(content, time);
+  else if (first != std::string_view::npos && content[first] == '{') cause = parse_elastic(content);
+  return cause && !cause->text.empty() ? cause : std::nullopt;  // nothing of it may be printable
 }
 
 bool is_about_peer(std::string_view type, std::string_view text) {

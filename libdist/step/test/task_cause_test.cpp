@@ -237,7 +237,8 @@ TEST(Exception, IsNeverMoreThanALine) {
   }
   for (const std::string content :
        {"", "amldist-error 1\n", "amldist-error 1\nx\nE\n\n\n\n\n", "amldist-error 1\n7\nE\n", "{", "{}",
-        "{\"message\": 7}", "{\"message\": \"a", "{\"message\": \"\\", "nonsense"})
+        "{\"message\": 7}", "{\"message\": \" \\n\"}", "amldist-error 1\n7\n\x01\n\x02\n\n\n\n", "{\"message\": \"a",
+        "{\"message\": \"\\", "nonsense"})
     EXPECT_FALSE(parse_exception(content)) << content;
 }
 

@@ -21,7 +21,12 @@ FrameworkResult examine_gpus(const TaskContext& here) {
   if (here.start() == Start::per_node) spec.launch = launch::Launch::per_node;
   auto advice = launch::unseen_gpus(here.environment());
   if (!advice) advice = gpu_advice(spec, tasks, gpus);
-  if (!advice) return result;
+  if (!advice) {
+    const std::string& misplaced = here.machine().misplaced;
+    const std::size_t remedy = misplaced.rfind(": ");
+    if (misplaced.empty()) return result;
+    return with(result, {Outcome::warns, misplaced.substr(0, remedy), misplaced.substr(remedy + 2)});
+  }
   // One GPU may be bound to each task; a few for more tasks are shared, which NCCL refuses.
   const bool shared = gpus > 1 && gpus < tasks;
   const std::size_t remedy = advice->find(": ");

@@ -13,6 +13,8 @@
 #include "base/net/own_network.hpp"
 #include "base/os/whole_file.hpp"
 #include "base/text/text.hpp"
+#include "fabric/checks/bind.hpp"
+#include "launch/placement/task_map.hpp"
 #include "shared/programs.hpp"
 
 namespace amldist::doctor {
@@ -111,6 +113,17 @@ std::uint32_t count_gpus() {
   }));
 }
 
+/// Whether this task's processors, memory, GPU and port belong together: the plugin's own judgement, of one rank.
+std::string misplaced(const EnvironmentReader& environment) {
+  const auto rank = text::to_number(environment("RANK").value_or(""), most_tasks - 1);
+  const auto local_rank = text::to_number(environment("LOCAL_RANK").value_or(""), most_tasks - 1);
+  if (!rank || !local_rank) return {};
+  const auto gpus = fabric::read_numbered_gpus();
+  const fabric::RankPlace place = fabric::own_place(fabric::read_numa(), gpus, static_cast<std::uint32_t>(*rank),
+                                                    static_cast<std::uint32_t>(*local_rank), environment);
+  return fabric::judge_places(std::span(&place, 1), fabric::read_device_places(gpus), own_host_name()).value_or("");
+}
+
 }  // namespace
 
 Machine look_at_python(const EnvironmentReader& environment) {
@@ -141,6 +154,7 @@ Machine look_at_machine(const EnvironmentReader& environment) {
   machine.locked_memory = locked_memory_limit();
   machine.has_rdma = !names_in("/sys/class/infiniband").empty();
   machine.gpus = count_gpus();
+  machine.misplaced = misplaced(environment);
   return machine;
 }
 

@@ -19,6 +19,7 @@ struct Machine {
   std::optional<std::uint64_t> locked_memory = std::nullopt;  ///< limit in bytes; the largest number: unlimited
   std::optional<bool> has_rdma = std::nullopt;
   std::optional<std::uint32_t> gpus = std::nullopt;    ///< device files
+  std::string misplaced = {};                          ///< what of this task does not belong together; empty: nothing
   std::optional<bool> has_build_tools = std::nullopt;  ///< ninja and a C++ compiler on PATH
   /// Of a step that is only imagined. A task sees lists of hosts alone, and may not know it.
   std::optional<std::string> host_of_rank_zero = std::nullopt;

@@ -44,9 +44,10 @@ class Cause:
 
     def wrong(self, rank: int, text: str) -> str:
         """What is wrong with the lines of a step; empty: nothing."""
-        lines = [line for line in text.splitlines() if "aml-dist: " in line]
+        # A task that is killed in the middle of a line leaves srun's to follow on it.
+        lines = [line[line.index("aml-dist: "):] for line in text.splitlines() if "aml-dist: " in line]
         pattern = rf"aml-dist: first failure: rank {rank} \(local \d\) on node\d: {self.says}"
-        return "" if len(lines) == 1 and re.fullmatch(pattern, lines[0]) else f"{self.name}: not {pattern}:\n{text}"
+        return "" if len(lines) == 1 and re.fullmatch(pattern, lines[0]) else f"{self.name}: not {pattern}:\n{text[-2000:]}"
 
 
 def words(folder: pathlib.Path, name: str, program: str) -> str:

@@ -105,19 +105,18 @@ def test_a_failure_whose_kernel_log_is_closed(site, workdir):
 STEP = "srun -N2 -n4 --aml-dist=pytorch bash -c \"echo runs; exec sleep 100\""
 
 
-def comment_of(site, job: str) -> str:
-    return site.run(f"scontrol show job {job} | grep -o ' *Comment=.*'").out
-
-
+@pytest.mark.parametrize("partition", ["main", "low"])
 @pytest.mark.parametrize("act, said, cause", [
     ("scancel -n ended", "the job was cancelled (scancel, or Ctrl-C in srun)", "cancelled"),
     ("scontrol requeue $(squeue -h -n ended -o %A)", "the job was put back into the queue", "cancelled"),
     ("scontrol update JobId=$(squeue -h -n ended -o %A) TimeLimit=0:01", "the job's time limit was reached", "time_limit"),
     ("srun -p high --exclusive -N2 -n2 true", "the job was preempted: another job got its nodes", "preempted"),
 ])
-def test_slurm_ends_a_job(site, workdir, act, said, cause):
+def test_slurm_ends_a_job(site, workdir, act, said, cause, partition):
+    """Preemption puts a job of `main` back into the queue, and cancels one of `low`."""
+    if partition == "low" and cause != "preempted":
+        pytest.skip("the partition does not matter")
     path = workdir / "end.json"
-    partition = "low" if "high" in act else "main"
     job = script(workdir, f"export AMLDIST_END_RECORD={path}", STEP)
     submitted = site.run(f"sbatch --parsable --requeue -J ended -p {partition} -N2 -n4 --output={workdir}/out --open-mode=append {job}")
     out = workdir / "out"
@@ -128,7 +127,7 @@ def test_slurm_ends_a_job(site, workdir, act, said, cause):
     site.run("scancel -n ended; while squeue -h -n ended | grep -q .; do sleep 0.2; done")
     assert (end["cause"], end["rank"], end["evidence"]) == (cause, None, said), f"{acted}\n{text}"
     assert "first failure" not in text and f"aml-dist: ended by Slurm: {said}\n" in text, text
-    assert submitted.status == 0 and (f"ended by Slurm: {said}" in comment_of(site, submitted.out.strip()) or cause == "cancelled")
+    assert submitted.status == 0, str(submitted)
 
 
 def test_a_steps_own_time_limit(site, workdir):

@@ -8,7 +8,7 @@
 #include <new>
 #include <utility>
 
-namespace amldist {
+namespace amldist::spank {
 
 /// Elements in shared memory: what a child writes into one, its parent and siblings read. Make it before the fork.
 /// Move-only. Before make(), and if no memory was available, there are no elements.
@@ -49,4 +49,4 @@ class SharedArray {
   std::size_t size_ = 0;
 };
 
-}  // namespace amldist
+}  // namespace amldist::spank

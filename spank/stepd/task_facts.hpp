@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "base/os/shared_array.hpp"
 #include "base/os/shared_atomic.hpp"
 #include "base/text/environment.hpp"
 #include "fabric/facts/rank_place.hpp"
+#include "spank/stepd/shared_array.hpp"
 #include "step/cause/memory_group.hpp"
 
 namespace amldist::spank {

@@ -1,4 +1,4 @@
-#include "spank/task/task_facts.hpp"
+#include "spank/stepd/task_facts.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -19,30 +19,6 @@ void note_group(TaskFacts& facts) {
   std::ranges::copy(group->path, facts.group.begin());
 }
 
-/// The one port that the user has named for this rank, without NCCL's "=" and a port's number: "=mlx5_1:1".
-std::string own_port(const EnvironmentReader& environment) {
-  const std::string list = environment("NCCL_IB_HCA").value_or("");
-  if (!list.starts_with('=') || list.find(',') != std::string::npos) return {};
-  return list.substr(1, list.find(':') == std::string::npos ? std::string::npos : list.find(':') - 1);
-}
-
-fabric::RankPlace own_place(const NodeDevices& devices, std::uint32_t rank, std::uint32_t local_rank,
-                            const EnvironmentReader& environment) {
-  const auto visible = environment("CUDA_VISIBLE_DEVICES");
-  const bool shares_on_purpose =
-      environment("CUDA_MPS_PIPE_DIRECTORY") || environment("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
-  const auto gpu = visible && !shares_on_purpose
-                       ? fabric::gpu_of_rank(*visible, local_rank, fabric::accessible_gpus(devices.gpus), devices.gpus)
-                       : std::nullopt;
-  fabric::RankPlace place{.rank = rank,
-                          .processors = fabric::own_numa_nodes(devices.numa),
-                          .memory = fabric::memory_nodes(read_file_start("/proc/self/status", longest_proc_file)),
-                          .gpu = gpu ? static_cast<std::int32_t>(*gpu) : -1};
-  const std::string port = own_port(environment);
-  if (port.size() < place.port.size()) std::ranges::copy(port, place.port.begin());
-  return place;
-}
-
 }  // namespace
 
 NodeDevices read_devices() {
@@ -60,7 +36,8 @@ bool note_task(const AllTaskFacts& all, std::uint32_t local, std::uint32_t rank,
   TaskFacts* const facts = all.tasks.at(local);
   if (facts == nullptr) return false;
   note_group(*facts);
-  if (!all.devices.numa.empty()) facts->place = own_place(all.devices, rank, local_rank, environment);
+  if (!all.devices.numa.empty())
+    facts->place = own_place(all.devices.numa, all.devices.gpus, rank, local_rank, environment);
   if (facts->is_complete.exchange(true)) return false;
   return all.complete.add(1) + 1 == all.tasks.size();
 }
