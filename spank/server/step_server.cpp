@@ -171,7 +171,9 @@ class ServerThread {
     kill_at_ = Clock::now() + settling;
   }
 
-  [[nodiscard]] static step::EndRecord missing_plugin(const step::RollCall::Verdict& verdict) {
+  [[nodiscard]] step::EndRecord missing_plugin(const step::RollCall::Verdict& verdict) const {
+    const std::string own_fault = step_.why_unsent != nullptr ? step_.why_unsent() : "";
+    if (!own_fault.empty()) return {.cause = Cause::plugin_missing, .status = EXIT_FAILURE, .evidence = own_fault};
     return {.cause = Cause::plugin_missing,
             .node = verdict.nodes.size() == 1 ? verdict.nodes.front() : "",
             .status = EXIT_FAILURE,

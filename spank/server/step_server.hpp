@@ -36,6 +36,7 @@ struct ServedStep {
   std::uint32_t nodes = 0;                     ///< 0: not known
   std::vector<ServedNodes> hosts = {};         ///< that must report before any task starts; empty: not known, none need
   std::string record = {};                     ///< the launch record, for nodes that ask; empty: none
+  std::string (*why_unsent)() = nullptr;       ///< why the record is no longer in srun's environment; empty: it is
   launch::TraceChoice trace = {};              ///< whether the step is watched for hangs, and what follows
   std::optional<launch::StopWish> stop = {};   ///< when the ranks are asked to stop
   bool verbose = false;                        ///< srun says at the end which datagrams it dropped

@@ -18,6 +18,7 @@ namespace {
 struct Loaded {
   std::vector<std::string> before;  ///< in the order of loading
   std::string own;
+  std::vector<std::string> after;
 };
 
 bool is_own_code(const dl_phdr_info& object) {
@@ -28,13 +29,13 @@ bool is_own_code(const dl_phdr_info& object) {
   });
 }
 
-/// A callback of dl_iterate_phdr: ends the walk at our own object. Nothing may be thrown through the loader.
+/// A callback of dl_iterate_phdr. Nothing may be thrown through the loader.
 int note_object(dl_phdr_info* object, std::size_t /*size*/, void* loaded) noexcept {
   auto& found = *static_cast<Loaded*>(loaded);
   try {
-    const bool own = is_own_code(*object);
-    (own ? found.own : found.before.emplace_back()) = object->dlpi_name;
-    return own ? 1 : 0;
+    if (is_own_code(*object)) found.own = object->dlpi_name;
+    else (found.own.empty() ? found.before : found.after).emplace_back(object->dlpi_name);
+    return 0;
   } catch (...) {
     return 1;
   }
@@ -42,14 +43,30 @@ int note_object(dl_phdr_info* object, std::size_t /*size*/, void* loaded) noexce
 
 std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
+Loaded loaded_objects() {
+  Loaded loaded;
+  ::dl_iterate_phdr(note_object, &loaded);
+  return loaded;
+}
+
+std::string first_like(const std::string& own, std::vector<std::string>& paths) {
+  const auto found = std::ranges::find(paths, file_name(own), file_name);
+  return found == paths.end() ? std::string() : std::move(*found);
+}
+
 }  // namespace
 
 DuplicateLoad find_duplicate_load() {
-  Loaded loaded;
-  ::dl_iterate_phdr(note_object, &loaded);
-  for (std::string& path : loaded.before)
-    if (file_name(path) == file_name(loaded.own)) return {std::move(path), std::move(loaded.own)};
-  return {{}, std::move(loaded.own)};
+  Loaded loaded = loaded_objects();
+  return {first_like(loaded.own, loaded.before), std::move(loaded.own)};
+}
+
+std::string describe_other_release() {
+  Loaded loaded = loaded_objects();
+  const std::string later = first_like(loaded.own, loaded.after);
+  if (later.empty()) return {};
+  return text::concat({"plugstack.conf loads two releases of this plugin, from ", loaded.own, " and from ", later,
+                       ", and the second one removes what the first sends to the nodes: keep one of the lines"});
 }
 
 std::string to_sentence(const DuplicateLoad& duplicate) {

@@ -19,4 +19,8 @@ struct DuplicateLoad {
 /// A sentence that tells the administrator what to do.
 [[nodiscard]] std::string to_sentence(const DuplicateLoad& duplicate);
 
+/// The sentence for a step whose record another copy has removed: one of an older release, loaded after this one, which
+/// does not know that there is another. Empty if no such file is loaded.
+[[nodiscard]] std::string describe_other_release();
+
 }  // namespace amldist::spank

@@ -25,6 +25,7 @@
 #include "spank/server/end_of_step.hpp"
 #include "spank/server/job_comment.hpp"
 #include "spank/server/step_server.hpp"
+#include "spank/slurm/duplicate_load.hpp"
 #include "spank/slurm/output.hpp"
 #include "spank/slurm/slurm_api.hpp"
 #include "spank/slurm/step_reader.hpp"
@@ -148,6 +149,11 @@ std::vector<ServedNodes> served_nodes(const Launch& launch) {
   return parts;
 }
 
+/// Asked when nodes do not report. Another release of the plugin takes the record for an outer step's.
+std::string why_record_is_gone() {
+  return own_variable(step::launch_record_variable) ? std::string() : describe_other_release();
+}
+
 /// Sends the record to the nodes: in the environment, and through the server to those that it does not reach.
 Result<void> send_record(SrunSession& session, const launch::Spec& spec, const Launch& launch) {
   const auto record = make_record(session.request.policy, spec, launch);
@@ -166,6 +172,7 @@ Result<void> send_record(SrunSession& session, const launch::Spec& spec, const L
     ServedStep step = served(session, launch.job_id, launch.step_id);
     step.tasks = launch.placement.map.size();
     step.verbose = spec.verbose;
+    step.why_unsent = why_record_is_gone;
     // Over IPv6 no node finds srun (step/messages/srun_link.hpp), so the nodes cannot report.
     const bool has_ipv4 = Ipv4::parse(record->address) || slurm_node_address(launch.placement.master_host());
     if (has_ipv4) step.hosts = served_nodes(launch);

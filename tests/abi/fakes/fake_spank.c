@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fake_slurm.h"
 #include "fault.h"
 #include "journal.h"
 #include "plugin.h"
@@ -253,6 +254,16 @@ spank_err_t spank_get_item(spank_t spank, spank_item_t item, ...) {
 
 /* ---- environment ---- */
 
+char* fake_spank_variables;
+
+/* Each variable once, in a line: "read variable RANK". */
+static void note_variable(const char* what, const char* name) {
+  char* const line = text_format("\n%s variable %s\n", what, name);
+  if (fake_spank_variables == NULL || strstr(fake_spank_variables, line) == NULL)
+    fake_spank_variables = text_append(fake_spank_variables, "%s", line);
+  free(line);
+}
+
 static spank_err_t environment_status(const struct spank_handle* handle, const char* function) {
   if (!is_alive(handle)) return ESPANK_BAD_ARG;
   if (is_remote(handle) && handle->place.environment != NULL) return ESPANK_SUCCESS;
@@ -264,6 +275,7 @@ spank_err_t spank_getenv(spank_t spank, const char* name, char* buffer, int size
   const int paused = fault_pause();
   spank_err_t status = environment_status(spank, "spank_getenv");
   if (status == ESPANK_SUCCESS) {
+    if (name != NULL) note_variable("read", name);
     const char* const value = name != NULL ? environment_get(spank->place.environment, name) : NULL;
     CHECK(name != NULL && buffer != NULL && size >= 0, "spank_getenv with impossible arguments");
     if (name == NULL || size < 0 || fault_is_met(FAULT_GETENV)) {
@@ -285,6 +297,7 @@ spank_err_t spank_setenv(spank_t spank, const char* name, const char* value, int
   const int paused = fault_pause();
   spank_err_t status = environment_status(spank, "spank_setenv");
   if (status == ESPANK_SUCCESS) {
+    if (name != NULL) note_variable("set", name);
     if (name == NULL || value == NULL || *name == '\0' || strchr(name, '=') != NULL) {
       VIOLATION("spank_setenv with impossible arguments");
       status = ESPANK_BAD_ARG;
@@ -306,6 +319,7 @@ spank_err_t spank_unsetenv(spank_t spank, const char* name) {
   const int paused = fault_pause();
   spank_err_t status = environment_status(spank, "spank_unsetenv");
   if (status == ESPANK_SUCCESS) {
+    if (name != NULL) note_variable("remove", name);
     if (name == NULL) {
       VIOLATION("spank_unsetenv(NULL)");
       status = ESPANK_BAD_ARG;

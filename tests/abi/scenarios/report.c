@@ -1,5 +1,6 @@
 /* Who died first: what nodes send to srun, when, and what srun makes of what it gets. */
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -71,6 +72,41 @@ void scenario_fork_refused(void) {
   CHECK(*run.node[0].said == '\0', "the workers' node says: %s", run.node[0].said);
   expect_sentences(run.node[1].said, 1);
   run_free(&run);
+}
+
+/* ---- what root reads ---- */
+
+/* Steps of each kind, in this process; their tasks, which the user runs, are others. */
+void scenario_variables_of_root(void) {
+  static const char* const options[] = {"pytorch", "pytorch,launch=per-node", "mpi,trace,verbose",
+                                        "jax,master_addr=name", "tensorflow,worker_count=3,parameter_server_count=1"};
+  char* list = text_format("\n");
+  FILE* const file = fopen(LIST_OF_ROOT, "r");
+  char row[512];
+  CHECK(file != NULL, "no %s", LIST_OF_ROOT);
+  while (file != NULL && fgets(row, sizeof row, file) != NULL) list = text_append(list, "%s", row);
+  if (file != NULL) fclose(file);
+  for (size_t i = 0; i < COUNT(options); ++i) {
+    struct step step = i == 0 ? failing_step() : usual_step;
+    step.option = options[i];
+    step.workers = strncmp(options[i], "tensorflow", strlen("tensorflow")) == 0 ? 3 : 0;
+    struct run run;
+    drive(&run, &step);
+    run_free(&run);
+    struct node node;
+    struct submission srun;
+    drive_srun(&srun, &step, NULL);
+    drive_node(&node, &step, 1, &srun.environment, step.option);
+    node_free(&node);
+    submission_free(&srun);
+  }
+  CHECK(fake_spank_variables != NULL, "root reads nothing");
+  for (char* name = strtok(fake_spank_variables, "\n"); name != NULL; name = strtok(NULL, "\n")) {
+    char* const start = text_format("\n%s |", name);
+    CHECK(strstr(list, start) != NULL, "root touches what " LIST_OF_ROOT " does not have: %s", name);
+    free(start);
+  }
+  free(list);
 }
 
 /* ---- flight recorders ---- */

@@ -128,4 +128,6 @@ def test_with_an_earlier_release_in_the_second_line_a_sentence_says_what_is_wron
     with lines(cluster, PLUGIN, str(second)):
         done = cluster.run("srun -N2 -n4 --aml-dist=pytorch sleep 60")
     assert done.status != 0 and "provided by both" in done.err, str(done)
-    assert any("tasks without aml-dist" in line for line in done.own_lines()), str(done)
+    assert f"aml-dist: plugstack.conf loads two releases of this plugin, from {PLUGIN} and from {second}, and the second one removes what " \
+        "the first sends to the nodes: keep one of the lines" in done.own_lines(), str(done)
+    assert not any("tasks without aml-dist" in line for line in done.own_lines()), str(done)
