@@ -60,6 +60,7 @@ class Translator {
     bindings_.expect_later(options.made_later);
     bindings_.look_for_keys_in(options.root);
     bindings_.fetch_to(table.downloads);
+    bindings_.know_assets(table);
     for (const auto& [expression, replacement] : options.further) bindings_.add(expression, replacement);
   }
 
@@ -80,6 +81,7 @@ class Translator {
     std::ranges::stable_sort(plan_.ignored, {}, [](const Ignored& each) { return each.location.line; });
     plan_.outputs = bindings_.outputs();
     plan_.warnings = bindings_.warnings();
+    if (!site_warning_.empty()) plan_.warnings.push_back(site_warning_);
     plan_.job.merge(options_.job);
     if (options_.job.has("chdir"))
       plan_.work.path = (std::filesystem::path(working_folder()) / options_.job.value_of("chdir")).string();
@@ -130,6 +132,7 @@ class Translator {
       if (const auto line = find_compute(table_, compute->text)) use(*line);
       else
         ignore("compute", *compute, "this cluster's tables do not list it: choose with --partition and --constraint");
+      warn_of_gpus(compute->text);
     }
     const YamlValue* const type = find("resources", "instance_type");
     if (type == nullptr) return {};
@@ -146,6 +149,24 @@ class Translator {
              "this machine has no table of instance types: choose with --partition, "
              "--constraint and --gpus-per-node");
     return {};
+  }
+  /// A compute whose name promises GPUs, which nothing asks for.
+  void warn_of_gpus(const std::string& compute) {
+    constexpr std::array<std::string_view, 8> words = {"gpu", "a100", "h100", "h200", "v100", "mi300", "nc", "nd"};
+    const std::string name = text::to_lower(compute);
+    const bool promises = std::ranges::any_of(words, [&](std::string_view word) {
+      const auto at = name.find(word);
+      return at != std::string::npos &&
+             (word.size() > 2 || at == 0 || name.find("_" + std::string(word)) != std::string::npos);
+    });
+    const bool asks = find("resources", "instance_type") != nullptr ||
+                      std::ranges::any_of(
+                          std::array{"gpus-per-node", "gpus", "gpus-per-task", "gres", "tres-per-node"},
+                          [&](const char* const option) { return plan_.job.has(option) || options_.job.has(option); });
+    if (promises && !asks)
+      site_warning_ =
+          concat({"compute is ", quote(compute),
+                  ", but the job requests no GPU: add --gpus-per-node=N, or resources: {instance_type: SIZE}"});
   }
   void use(const Hardware& line) {
     plan_.job.merge(line.options);
@@ -197,14 +218,36 @@ class Translator {
 
   /// The environment's image and conda file, as the administrator's table translates them.
   Result<void> software() {
-    const YamlValue* const environment = job_.find("environment");
-    if (environment == nullptr) return {};
-    if (environment->kind != YamlKind::map) {
-      ignore("environment", *environment,
-             "an environment that is registered with Azure ML is not here: give environment.image, or prepare the "
-             "software with --setup");
-      return {};
-    }
+    const YamlValue* const named = job_.find("environment");
+    if (named == nullptr) return {};
+    if (named->kind == YamlKind::map) return use_environment(*named, folder_);
+    if (named->text.starts_with("file:")) return read_environment(*named);
+    const RegisteredEnvironment* const known = find_environment(table_, named->text);
+    if (known != nullptr) return use_environment(known->value, known->folder);
+    ignore(
+        "environment", *named,
+        "an environment that is registered with Azure ML is not here: give environment.image, add it to environments: "
+        "of the administrator's table, or prepare the software with --setup");
+    return {};
+  }
+
+  /// environment: file:./environment.yml
+  Result<void> read_environment(const YamlValue& named) {
+    const std::string path = local_path(folder_, named.text);
+    const auto content = commands::read_file(path, longest_yaml);
+    if (!content)
+      return error_at(file_, named.location, concat({"environment is ", content.error().message}),
+                      content.error().code);
+    auto root = parse_yaml(path, *content);
+    if (!root) return root.error();
+    name_source(*root, path);
+    if (root->find("image") == nullptr && root->find("conda_file") == nullptr && root->find("build") == nullptr)
+      return error_at(file_, named.location, concat({shell::quote_path(path), " has neither image nor conda_file"}));
+    return use_environment(*root, std::filesystem::path(path).parent_path().string());
+  }
+
+  Result<void> use_environment(const YamlValue& given, const std::string& folder) {
+    const YamlValue* const environment = &given;
     const YamlValue* const image = environment->find("image");
     if (image != nullptr && table_.images.by == ImagePolicy::By::nothing) {
       ignore(
@@ -221,7 +264,7 @@ class Translator {
              "the administrator's table does not say how environments are made: prepare the software with --setup");
       return {};
     }
-    auto text = conda_text(file_, folder_, *conda);
+    auto text = conda_text(file_, folder, *conda);
     if (!text) return text.error();
     auto made = conda_environment(table_.conda, std::move(*text));
     if (!made) return error_at(file_, conda->location, made.error().message);
@@ -400,6 +443,7 @@ class Translator {
   Bindings bindings_;
   Plan plan_;
   std::string infiniband_;
+  std::string site_warning_;
 };
 
 }  // namespace

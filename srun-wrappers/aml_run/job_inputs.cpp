@@ -26,6 +26,16 @@ std::string literal_text(const YamlValue& value) {
   return value.text;
 }
 
+/// ${{parent.inputs.x}}. Other values are text, whatever they look like.
+bool is_of_pipeline(std::string_view text) {
+  return text.starts_with("${{") && text::trim(text.substr(3)).starts_with("parent.");
+}
+
+Error has_expression(const YamlEntry& entry) {
+  return {Errc::invalid_argument,
+          concat({"inputs.", entry.key, " is ${{parent...}}, which has a value in a pipeline only: write the value"})};
+}
+
 /// `root`: the file, in which the value may be under another key than the job's own input.
 Error out_of_reach(const YamlEntry& entry, const YamlValue& path, const YamlValue* root) {
   std::string key = root != nullptr && path.location.line != 0 ? key_at(*root, path.location) : std::string();
@@ -82,7 +92,8 @@ Bindings::Input Bindings::read_input(const YamlEntry& entry) {
   if (value.is_null())
     return {entry.location, Error{Errc::invalid_argument, concat({"inputs.", entry.key, " is empty"})}};
   if (value.kind == YamlKind::scalar) {
-    if (value.text.starts_with("azureml:")) return {entry.location, out_of_reach(entry, value, root_)};
+    if (value.text.starts_with("azureml:")) return {entry.location, read_path(entry, value)};
+    if (is_of_pipeline(value.text)) return {value.location, has_expression(entry)};
     return {entry.location, Replacement{Form::text, literal_text(value)}};
   }
   if (const YamlValue* const literal = value.find("value")) {
@@ -92,10 +103,13 @@ Bindings::Input Bindings::read_input(const YamlEntry& entry) {
   if (path == nullptr) {
     return {entry.location, Error{Errc::invalid_argument, concat({"inputs.", entry.key, " has no path and no value"})}};
   }
+  if (is_of_pipeline(path->text)) return {path->location, has_expression(entry)};
   return {path->location, read_path(entry, *path)};
 }
 
 Result<Replacement> Bindings::read_path(const YamlEntry& entry, const YamlValue& path) {
+  if (const DataAsset* const asset = table_ != nullptr ? find_asset(*table_, path.text) : nullptr)
+    return read_path(entry, YamlValue::scalar(asset->path, path.location));
   const YamlValue* const mode = entry.value.find("mode");
   if (is_remote(path.text)) {
     const bool direct = mode != nullptr && text::to_lower(mode->text) == "direct";

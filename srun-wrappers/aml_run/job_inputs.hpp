@@ -9,6 +9,7 @@
 
 #include "aml_run/expressions.hpp"
 #include "aml_run/plan.hpp"
+#include "aml_run/site_table.hpp"
 #include "base/text/result.hpp"
 
 namespace amldist::run {
@@ -49,6 +50,8 @@ class Bindings {
 
   /// Files behind https: are kept below this folder.
   void fetch_to(const std::string& folder) { downloads_ = folder; }
+  /// Data assets of Azure ML that this cluster has. The table must outlive this.
+  void know_assets(const SiteTable& table) { table_ = &table; }
   /// The inputs and outputs that the command uses.
   [[nodiscard]] std::vector<Download> downloads() const;
   /// Local paths of inputs that the command uses.
@@ -82,6 +85,7 @@ class Bindings {
   std::string run_folder_;
   std::vector<std::string> made_later_;
   const YamlValue* root_ = nullptr;
+  const SiteTable* table_ = nullptr;
   std::string downloads_;
   std::map<std::string, Download, std::less<>> fetched_;
   std::map<std::string, Input, std::less<>> inputs_;

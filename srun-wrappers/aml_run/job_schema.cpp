@@ -243,6 +243,7 @@ struct Checker {
   Result<void> check_entry(const YamlEntry& entry, std::vector<std::string_view>& path, bool told) {
     const SchemaKey* const key = find_key(path);
     if (key == nullptr) return unknown(entry, path);
+    if (auto status = check_expression(*key, entry, path); !status) return status.error();
     if (entry.value.is_null()) return {};  // "key:" without a value, as samples have it for outputs
     if (!fits(key->type, entry.value)) {
       return error_at(file, entry.value.location,
@@ -258,6 +259,30 @@ struct Checker {
     }
     if (entry.value.kind != YamlKind::map || key->type == S::anything) return {};
     return check_map(entry.value, path, told);
+  }
+
+  /// Azure ML puts values into a command and its variables; inputs and outputs are read elsewhere.
+  [[nodiscard]] Result<void> check_expression(const SchemaKey& key, const YamlEntry& entry,
+                                              const std::vector<std::string_view>& path) const {
+    constexpr std::array<std::string_view, 9> places = {
+        "command",     "environment_variables", "inputs",          "outputs", "name",
+        "description", "display_name",          "experiment_name", "tags"};
+    const bool is_place = std::ranges::find(places, path.front()) != places.end();
+    if (is_place || key.handling != F::translated) return {};
+    for (const YamlValue* const value : texts_of(entry.value)) {
+      if (value->text.find("${{") == std::string::npos) continue;
+      return error_at(
+          file, value->location,
+          concat({join_path(path), " is ", quote(value->text),
+                  ": ${{...}} has a value in command and environment_variables, so write the value itself"}));
+    }
+    return {};
+  }
+
+  static std::vector<const YamlValue*> texts_of(const YamlValue& value) {
+    std::vector<const YamlValue*> out = {&value};
+    for (const YamlValue& item : value.items) out.push_back(&item);
+    return out;
   }
 
   [[nodiscard]] Result<void> check_allowed(const SchemaKey& key, const YamlEntry& entry,

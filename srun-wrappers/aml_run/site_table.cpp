@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
 #include "aml_run/settings.hpp"
 #include "aml_run/yaml/yaml_tree.hpp"
@@ -17,8 +18,8 @@ using text::concat;
 using text::quote;
 using YamlKind = YamlValue::Kind;
 
-constexpr std::array<std::string_view, 6> sections = {"instance_types", "computes",  "images",
-                                                      "conda",          "downloads", "code"};
+constexpr std::array<std::string_view, 8> sections = {"instance_types", "computes", "images",       "conda",
+                                                      "downloads",      "code",     "environments", "data"};
 constexpr std::array<std::string_view, 6> line_keys = {"partition", "constraint", "gpus_per_node",
                                                        "gpu_type",  "infiniband", "options"};
 constexpr std::array<std::string_view, 3> policies = {"require", "prefer", "off"};
@@ -152,7 +153,7 @@ class PolicySection {
   }
 
   std::string_view file_;
-  std::string_view name_;
+  std::string name_;
   const YamlValue& section_;
 };
 
@@ -200,6 +201,38 @@ Result<bool> read_code(std::string_view file, const YamlValue& value) {
   return error_at(file, value.find("snapshot")->location, "code: snapshot is always or on-request");
 }
 
+/// environments: {NAME: {image: ..., conda_file: ...}}
+Result<std::vector<RegisteredEnvironment>> read_environments(std::string_view file, const YamlValue& section) {
+  constexpr std::array<std::string_view, 2> keys = {"image", "conda_file"};
+  std::vector<RegisteredEnvironment> out;
+  if (section.kind != YamlKind::map)
+    return error_at(file, section.location, "environments: write 'NAME:' lines below it");
+  for (const YamlEntry& entry : section.entries) {
+    const PolicySection line(file, concat({"environments: ", entry.key}), entry.value);
+    if (auto status = line.check(keys); !status) return status.error();
+    if (entry.value.entries.empty())
+      return error_at(file, entry.location, concat({"environments: ", entry.key, " needs image or conda_file"}));
+    for (const YamlEntry& key : entry.value.entries) {
+      if (auto text = line.text(key.key); !text) return text.error();
+    }
+    out.push_back({entry.key, entry.value, std::filesystem::path(file).parent_path().string()});
+  }
+  return out;
+}
+
+/// data: {NAME: /path, "NAME:VERSION": /path}
+Result<std::vector<DataAsset>> read_data(std::string_view file, const YamlValue& section) {
+  std::vector<DataAsset> out;
+  if (section.kind != YamlKind::map)
+    return error_at(file, section.location, "data: write 'NAME: /PATH' lines below it");
+  for (const YamlEntry& entry : section.entries) {
+    if (!entry.value.text.starts_with('/'))
+      return error_at(file, entry.value.location, concat({"data: ", entry.key, " needs an absolute path"}));
+    out.push_back({entry.key, entry.value.text});
+  }
+  return out;
+}
+
 Result<void> read_policies(std::string_view file, const YamlValue& root, SiteTable& table) {
   const auto take = [&](std::string_view name, auto read, auto& to) -> Result<void> {
     const YamlValue* const section = root.find(name);
@@ -211,8 +244,22 @@ Result<void> read_policies(std::string_view file, const YamlValue& root, SiteTab
   };
   if (auto status = take("images", read_images, table.images); !status) return status;
   if (auto status = take("conda", read_conda, table.conda); !status) return status;
+  if (auto status = take("data", read_data, table.data); !status) return status;
+  if (auto status = take("environments", read_environments, table.environments); !status) return status;
   if (auto status = take("code", read_code, table.snapshots); !status) return status;
   return take("downloads", read_downloads, table.downloads);
+}
+
+/// The line of this very version, else that of the name.
+template <typename Line>
+const Line* find_registered(const std::vector<Line>& lines, std::string_view reference) {
+  if (!reference.starts_with("azureml:")) return nullptr;
+  const std::string_view whole = reference.substr(8);
+  for (const std::string_view wanted : {whole, whole.substr(0, whole.find_first_of(":@"))}) {
+    const auto found = std::ranges::find(lines, wanted, &Line::name);
+    if (found != lines.end()) return &*found;
+  }
+  return nullptr;
 }
 
 const Hardware* find_line(const std::vector<Hardware>& lines, std::string_view name) {
@@ -243,7 +290,7 @@ Result<SiteTable> read_site_table(const std::string& file, bool must_exist) {
   if (!types) return types.error();
   auto computes = read_section(file, root->find(sections[1]));
   if (!computes) return computes.error();
-  SiteTable table{file, std::move(*types), std::move(*computes), {}, {}, false, {}};
+  SiteTable table{file, std::move(*types), std::move(*computes), {}, {}, {}, {}, false, {}};
   if (auto status = read_policies(file, *root, table); !status) return status.error();
   return table;
 }
@@ -264,6 +311,14 @@ std::optional<Hardware> find_compute(const SiteTable& table, std::string_view na
   if (name.starts_with("azureml:")) name.remove_prefix(8);
   const Hardware* const line = find_line(table.computes, name);
   return line != nullptr ? std::optional(*line) : std::nullopt;
+}
+
+const RegisteredEnvironment* find_environment(const SiteTable& table, std::string_view reference) {
+  return find_registered(table.environments, reference);
+}
+
+const DataAsset* find_asset(const SiteTable& table, std::string_view reference) {
+  return find_registered(table.data, reference);
 }
 
 }  // namespace amldist::run

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "aml_run/provision_policy.hpp"
+#include "aml_run/yaml/yaml_tree.hpp"
 #include "base/text/result.hpp"
 #include "shared/slurm_options.hpp"
 
@@ -21,10 +22,25 @@ struct Hardware {
   std::string infiniband;  ///< require, prefer, off; empty: the site's policy
 };
 
+/// An environment that Azure ML has registered, as this cluster has it.
+struct RegisteredEnvironment {
+  std::string name;    ///< NAME, or NAME:VERSION
+  YamlValue value;     ///< a map as below `environment`
+  std::string folder;  ///< of the table
+};
+
+/// A data asset that Azure ML has registered.
+struct DataAsset {
+  std::string name;  ///< NAME, or NAME:VERSION
+  std::string path;
+};
+
 struct SiteTable {
   std::string file;  ///< empty if there is no table
   std::vector<Hardware> instance_types;
   std::vector<Hardware> computes;
+  std::vector<RegisteredEnvironment> environments;
+  std::vector<DataAsset> data;
   ImagePolicy images;
   CondaPolicy conda;
   bool snapshots = false;  ///< the code folder of each job file is copied, as with --snapshot
@@ -42,5 +58,9 @@ struct SiteTable {
 
 /// The same for a compute, which the table need not list.
 [[nodiscard]] std::optional<Hardware> find_compute(const SiteTable& table, std::string_view name);
+
+/// The line for "azureml:NAME:VERSION" or "azureml:NAME@latest": of that version, else of the name; nullptr: none.
+[[nodiscard]] const RegisteredEnvironment* find_environment(const SiteTable& table, std::string_view reference);
+[[nodiscard]] const DataAsset* find_asset(const SiteTable& table, std::string_view reference);
 
 }  // namespace amldist::run

@@ -118,10 +118,33 @@ std::optional<JobState> read_scontrol(std::string_view text) {
   return state.state.empty() ? std::nullopt : std::optional(std::move(state));
 }
 
+namespace {
+
+/// What `scontrol show job` prints of one job, or of all tasks of an array.
+std::optional<JobState> read_array(std::string_view text, const std::string& id) {
+  std::optional<JobState> out;
+  std::vector<std::pair<std::string, std::string>> tasks;
+  for (auto at = text.find("JobId="); at != std::string_view::npos;) {
+    const auto next = text.find("\nJobId=", at);
+    const std::string_view record = text.substr(at, next == std::string_view::npos ? next : next - at);
+    at = next == std::string_view::npos ? next : next + 1;
+    auto state = read_scontrol(record);
+    if (!state) continue;
+    const std::string task = value_behind(record, "ArrayTaskId=", false);
+    if (!task.empty() && value_behind(record, "ArrayJobId=", false) == id)
+      tasks.emplace_back(concat({id, "_", task}), state->state);
+    if (!out || (out->ended() && !state->ended())) out = std::move(state);
+  }
+  if (out) out->tasks = std::move(tasks);
+  return out;
+}
+
+}  // namespace
+
 Result<JobState> ask(const std::string& id) {
   const auto done = commands::run_program({"scontrol", "show", "job", id});
   if (!done) return done.error();
-  if (auto state = read_scontrol(done->out)) return std::move(*state);
+  if (auto state = read_array(done->out, id)) return std::move(*state);
   if (is_no_answer(done->err))
     return Error{Errc::unavailable, concat({"Slurm does not answer: ", first_error(done->err)})};
   return ask_accounting(id);

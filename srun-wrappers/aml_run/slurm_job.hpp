@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -35,6 +36,8 @@ struct JobState {
   int exit_status = 0;         ///< of the batch script
   int signal = 0;              ///< that ended it
   std::uint32_t restarts = 0;  ///< how often it was requeued; 0 if from the accounting
+  /// Of an array that is asked for as a whole: its tasks ("6_1"), each with its state; else empty.
+  std::vector<std::pair<std::string, std::string>> tasks = {};
 
   [[nodiscard]] bool ended() const;
 };
@@ -44,7 +47,8 @@ struct JobState {
                                                       const std::vector<std::string>& sbatch = {"sbatch",
                                                                                                 "--parsable"});
 
-/// Asks slurmctld, and the accounting if slurmctld has forgotten the job. Errors: not_found (neither knows it),
+/// Asks slurmctld, and the accounting if slurmctld has forgotten the job. Of an array the state is that of a task that
+/// has not ended, if there is one. `id`: "6", or "6_3" for a task of an array. Errors: not_found (neither knows it),
 /// unavailable (no answer).
 [[nodiscard]] Result<JobState> ask(const std::string& id);
 

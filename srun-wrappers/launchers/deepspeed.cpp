@@ -88,10 +88,6 @@ Done set_log_folder(State& state, const GivenFlag& given) {
   return {};
 }
 
-Row<State> ignored(std::string_view names, std::size_t values, std::string_view why, std::string_view type = {}) {
-  return {{names, values, FlagHandling::ignored, why, type}, nullptr};
-}
-
 std::vector<Row<State>> shape_rows() {
   return {
       {{"-H --hostfile", 1, F::translated, "--nodelist and the tasks on each node; /job/hostfile is not looked for"},

@@ -186,13 +186,6 @@ Done add_mpi_args(State& state, const GivenFlag& given) {
   return {};
 }
 
-Row<State> ignored(std::string_view names, std::size_t values, std::string_view why) {
-  return {{names, values, F::ignored, why}, nullptr};
-}
-Row<State> refused(std::string_view names, std::size_t values, std::string_view why) {
-  return {{names, values, F::refused, why}, nullptr};
-}
-
 std::vector<Row<State>> setting_rows() {
   std::vector<Row<State>> out;
   out.reserve(settings.size());

@@ -151,13 +151,6 @@ Done set_gpus(MpiState& state, const GivenFlag& given) {
   return {};
 }
 
-Row<MpiState> ignored(std::string_view names, std::size_t values, std::string_view why) {
-  return {{names, values, F::ignored, why}, nullptr};
-}
-Row<MpiState> refused(std::string_view names, std::size_t values, std::string_view why) {
-  return {{names, values, F::refused, why}, nullptr};
-}
-
 constexpr std::string_view no_hydra = "there are no daemons of Hydra: Slurm starts the processes";
 constexpr std::string_view see_explain = "aml-dist explain shows the layout";
 constexpr std::string_view all_passes = "srun passes on the whole environment";
@@ -323,23 +316,6 @@ void place_in_turns(const std::vector<Host>& hosts, std::uint32_t processes, com
   srun.set("nodelist", list);
 }
 
-/// -ppn without hosts, outside of an allocation: the nodes are Slurm's choice.
-Done place_per_node(MpiState& state) {
-  commands::SlurmOptions& srun = state.line.srun;
-  const std::uint32_t each = *state.per_node;
-  srun.set("ntasks-per-node", std::to_string(each));
-  if (!state.processes) return {};
-  if (*state.processes % each != 0) {
-    return Error{Errc::invalid_argument,
-                 concat({std::to_string(*state.processes), " processes, ", std::to_string(each),
-                         " on each node, do not come out even, and Slurm would even them out: name the nodes with ",
-                         "-hosts, or use a multiple of ", std::to_string(each)})};
-  }
-  srun.set("ntasks", std::to_string(*state.processes));
-  srun.set("nodes", std::to_string(*state.processes / each));
-  return {};
-}
-
 bool has_turns(const std::vector<Host>& hosts) {
   std::vector<std::string_view> names;
   names.reserve(hosts.size());
@@ -452,7 +428,7 @@ Result<void> set_hydra_shape(MpiState& state, MpiFamily family) {
     for (std::string& node : allocated_nodes()) state.hosts.push_back({std::move(node), *state.per_node});
   }
   if (!state.hosts.empty()) return place_on_hosts(state, family);
-  if (state.per_node) return place_per_node(state);
+  if (state.per_node) return place_per_node(state, "-hosts");
   if (state.processes) state.line.srun.set("ntasks", std::to_string(*state.processes));
   else if (!own_variable("SLURM_JOB_ID"))
     return Error{Errc::invalid_argument, "the number of processes is missing: give -n N"};

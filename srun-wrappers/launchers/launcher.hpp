@@ -63,6 +63,23 @@ std::vector<Row<S>> own_rows() {
   };
 }
 
+/// A flag without an action, in the table of any launcher.
+struct RowWithoutAction {
+  Flag flag;
+  template <typename S>
+  operator Row<S>() const {  // NOLINT(google-explicit-constructor): an element of such a table
+    return {flag, nullptr};
+  }
+};
+
+inline RowWithoutAction ignored(std::string_view names, std::size_t values, std::string_view why,
+                                std::string_view type = {}) {
+  return {{names, values, FlagHandling::ignored, why, type}};
+}
+inline RowWithoutAction refused(std::string_view names, std::size_t values, std::string_view why) {
+  return {{names, values, FlagHandling::refused, why}};
+}
+
 /// One table of several.
 template <typename S>
 std::vector<Row<S>> join_rows(std::initializer_list<std::vector<Row<S>>> parts) {

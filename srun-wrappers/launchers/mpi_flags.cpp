@@ -358,13 +358,6 @@ Done set_option(MpiState& state, const GivenFlag& /*given*/) {
 constexpr std::string_view quiet = "quiet";
 constexpr std::string_view bcast = "bcast";
 
-Row<MpiState> ignored(std::string_view names, std::size_t values, std::string_view why) {
-  return {{names, values, F::ignored, why}, nullptr};
-}
-Row<MpiState> refused(std::string_view names, std::size_t values, std::string_view why) {
-  return {{names, values, F::refused, why}, nullptr};
-}
-
 constexpr std::string_view no_daemons = "there are no daemons of Open MPI: Slurm starts the processes";
 constexpr std::string_view see_explain = "aml-dist explain shows the layout";
 constexpr std::string_view no_files = "write its contents as flags or variables";

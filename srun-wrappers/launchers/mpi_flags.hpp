@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launchers/hosts.hpp"
@@ -40,6 +41,10 @@ constexpr Dialect mpi_dialect = {.tool = "mpirun", .prefixes = true};
 /// Errors: processes are counted by socket or core, whose number only Slurm knows, and -n is not given; several CPUs
 /// for a process, and a binding to more than those.
 [[nodiscard]] Result<void> check_count(const MpiState& state);
+
+/// So many processes on each node, where the nodes are Slurm's choice. `hosts_flag` names them. Errors: the processes
+/// do not come out even.
+[[nodiscard]] Result<void> place_per_node(MpiState& state, std::string_view hosts_flag);
 
 /// Sets the step's shape from the flags. Errors: contradictions; the number of processes is not known.
 [[nodiscard]] Result<void> set_mpi_shape(MpiState& state);

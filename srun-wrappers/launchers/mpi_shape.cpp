@@ -51,6 +51,23 @@ Result<void> check_count(const MpiState& state) {
                "the step: give -n N"};
 }
 
+Result<void> place_per_node(MpiState& state, std::string_view hosts_flag) {
+  commands::SlurmOptions& srun = state.line.srun;
+  const std::uint32_t each = *state.per_node;
+  const std::uint32_t all = state.processes.value_or(each);
+  if (all > each && all % each != 0) {
+    return Error{Errc::invalid_argument,
+                 concat({std::to_string(all), " processes, ", std::to_string(each),
+                         " on each node, do not come out even, and Slurm would even them out: name the nodes with ",
+                         hosts_flag, ", or use a multiple of ", std::to_string(each)})};
+  }
+  srun.set("ntasks-per-node", std::to_string(std::min(all, each)));
+  if (!state.processes) return {};
+  srun.set("nodes", std::to_string(std::max(1U, all / each)));
+  srun.set("ntasks", std::to_string(all));
+  return {};
+}
+
 Result<void> set_mpi_shape(MpiState& state) {
   if (auto status = check_count(state); !status) return status;
   if (auto status = choose_hosts(state); !status) return status;
@@ -61,10 +78,8 @@ Result<void> set_mpi_shape(MpiState& state) {
     return place(state.hosts, state.processes, state.distribution, srun);
   }
   if (state.per_node) {
-    srun.set("ntasks-per-node", std::to_string(*state.per_node));
-    if (state.processes) srun.set("nodes", std::to_string((*state.processes + *state.per_node - 1) / *state.per_node));
-  }
-  if (state.processes) srun.set("ntasks", std::to_string(*state.processes));
+    if (auto status = place_per_node(state, "-host"); !status) return status;
+  } else if (state.processes) srun.set("ntasks", std::to_string(*state.processes));
   if (!state.processes && !state.per_node && !own_variable("SLURM_JOB_ID")) {
     return Error{Errc::invalid_argument, "the number of processes is missing: give -n N"};
   }

@@ -298,7 +298,19 @@ def bomb() -> str:
     ("command: x\n\tcode: y\n", "2:1", "this line is indented by a tab"),
     ("inputs:\n\ta: 1\ncommand: x\n", "2:1", "this line is indented by a tab"),
     ("command: x\ncommand: y\n", "2:1", "key 'command' is given a second time, after line 1"),
-    ("command: [unclosed\n", None, "this is not YAML"),
+    ("command: [unclosed\n", None, "this is not YAML: a [ or { before is not closed"),
+    ("command: python t.py --x: 3\n", "1:25", "a second ': ' would begin another key: put the value in quotes, or below 'KEY: |'"),
+    ("command: 'it's fine'\n", "1:14", "text follows the closing quote: write '' for a quote within '...'"),
+    ("command: x\n  resources: {}\n", "2:12", "this line is indented deeper than a key above that has its value already"),
+    ("command: x\n- a\n", None, "an item of a list stands beside keys: indent it below its key"),
+    ("inputs:\n  a: 1\n b: 2\ncommand: x\n", "3:2", "this line is no 'key: value' in the column of the keys above"),
+    ("command: @x\n", "1:10", "a value cannot begin with '@': put the value in quotes"),
+    ("command: *x\n", "1:10", "'*' names an anchor that does not exist"), ("tags: {a: b}}\ncommand: x\n", None, "closes nothing"),
+    ("command: x\nresources: {instance_count: \"${{inputs.n}}\"}\n", "2:29", "${{...}} has a value in command and environment_variables"),
+    ("command: x\ncode: ./${{inputs.n}}\n", "2:7", "${{...}} has a value in command"),
+    ("command: x\nlimits: {timeout: \"${{inputs.t}}\"}\n", "2:19", "${{...}} has a value in command"),
+    ("command: x\nenvironment: {image: \"a:${{inputs.v}}\"}\n", "2:22", "${{...}} has a value in command"),
+    ("command: x ${{inputs.a}}\ninputs: {a: \"${{parent.inputs.b}}\"}\n", "2:13", "which has a value in a pipeline only"),
     ("command: 'x\ncode: src\n", "1:10", "a quote begins here and is not closed"),
     ('command: "x\\"\ncode: src\n', "1:10", "a quote begins here and is not closed"),
     ("command: x\n---\ncommand: y\n", None, "a second document"),
@@ -627,3 +639,58 @@ def test_colours_only_on_a_terminal(aml_run):
                               env={"PATH": "/usr/bin:/bin", "TERM": "xterm", **env})
         assert (b"\x1b[" in done.stdout) == coloured, done
     assert b"\x1b" not in aml_run.run("--no-such-option", env={"TERM": "xterm"}).err
+
+
+@pytest.mark.parametrize("compute, options, warned", [
+    ("gpu-cluster", [], True), ("azureml:A100x8", [], True), ("nc24rs-v3", [], True), ("cpu-cluster", [], False), ("encoder", [], False),
+    ("gpu-cluster", ["--gpus-per-node=4"], False), ("gpu-cluster", ["--gres=gpu:1"], False),
+    ("gpu-cluster", ["--set", "resources.instance_type=Standard_NC24rs_v3"], False)])
+def test_a_compute_with_gpus_in_its_name_that_gets_none_is_named(aml_run, job, compute, options, warned):
+    said = aml_run.good("--dry-run", job(f"command: x\ncompute: {compute}\n"), *options).said
+    assert ("but the job requests no GPU: add --gpus-per-node=N" in said) == warned, said
+
+
+def test_a_folder_that_a_node_lacks_ends_the_job_instead_of_tmp(aml_run, slurm, tmp_path):
+    slurm.program("srun", "echo ran")
+    text = aml_run.good("--dry-run", "-N2", "-D", "none", "--", "hostname", cwd=tmp_path).text
+    done = subprocess.run(["bash", "-c", text], cwd="/", env=slurm.env, capture_output=True, text=True, check=False)
+    assert done.returncode == 4 and "ran" not in done.stdout, done
+    assert f"so the nodes do not share it: {tmp_path}/none" in done.stderr, done
+
+
+ARRAY = "\n\n".join(f"JobId={job} ArrayJobId=6 ArrayTaskId={task} JobName=x\n   JobState={state} Reason=None\n   ExitCode=0:0"
+                    for job, task, state in [(6, 3, "COMPLETED"), (8, 2, "RUNNING"), (7, 1, "COMPLETED")])
+
+
+@pytest.mark.parametrize("words, record, said", [
+    (["--show", "6"], ARRAY, "array 6:\n  6_3: completed\n  6_2: running\n  6_1: completed\n"),
+    (["--show", "6_2"], ARRAY.split("\n\n")[1], "job 6_2: running\n"), (["--show", "8"], ARRAY.split("\n\n")[1], "job 8: running\n"),
+    (["--cancel", "6"], ARRAY, "cancelled the array 6, all its tasks (one alone: --cancel 6_TASK)"),
+    (["--cancel", "6_2"], ARRAY.split("\n\n")[1], "cancelled job 6_2"),
+    (["--cancel", "7"], ARRAY.split("\n\n")[2], "job 7 has ended (completed)"),
+])
+def test_arrays_and_their_tasks_are_told_apart(aml_run, slurm, tmp_path, words, record, said):
+    (tmp_path / "record").write_text(record + "\n")
+    slurm.program("scontrol", f'[ "$3" = {words[1]} ] && cat {tmp_path}/record')
+    slurm.program("scancel", f'echo "$@" >{tmp_path}/cancelled')
+    done = aml_run.run(*words, env=slurm.env, cwd=tmp_path)
+    assert said in done.text + done.said, done
+    if words[0] == "--cancel":
+        assert (tmp_path / "cancelled").read_text().strip() == words[1]
+
+
+@pytest.mark.parametrize("record, files, said", [
+    ("job 17 0\nended 0\n", ["slurm-17.out"], "job 17: completed; output: {}/slurm-17.out\n"), ("job 17 0\nended 3\n", [], "job 17: failed\n"),
+    (None, ["outputs/17/r"], "job 17: ended\n"), (None, [], "Slurm no longer knows job 17")])
+def test_a_job_that_slurm_has_forgotten_is_found_by_what_it_left_here(aml_run, slurm, tmp_path, record, files, said):
+    slurm.program("scontrol", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
+    slurm.program("sacct", "exit 1")
+    if record:
+        (tmp_path / ".aml-run-17").write_text(record)
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("result")
+    done = aml_run.run("--show", "17", env=slurm.env, cwd=tmp_path)
+    assert said.format(tmp_path) in done.text + done.said, done
+    aml_run.run("--download", "17", "--download-path", str(tmp_path / "to"), env=slurm.env, cwd=tmp_path)
+    assert all((tmp_path / "to/17" / name.replace("/17", "")).is_file() for name in files)

@@ -145,8 +145,9 @@ M = "--mpi=pmix --kill-on-bad-exit=1"
 @pytest.mark.parametrize("line, expected", [
     ("-n 4 ./a x", f"srun --ntasks=4 {M} --aml-dist=mpi ./a x"),
     ("-np 4 -npernode 2 ./a", f"srun --ntasks-per-node=2 --nodes=2 --ntasks=4 {M} --aml-dist=mpi ./a"),
-    ("-n5 --map-by ppr:2:node:pe=3 ./a",
-     f"srun --cpus-per-task=3 --ntasks-per-node=2 --nodes=3 --ntasks=5 {M} --aml-dist=mpi ./a"),
+    ("-n6 --map-by ppr:2:node:pe=3 ./a",
+     f"srun --cpus-per-task=3 --ntasks-per-node=2 --nodes=3 --ntasks=6 {M} --aml-dist=mpi ./a"),
+    ("-N 3 -n 2 ./a", f"srun --ntasks-per-node=2 --nodes=1 --ntasks=2 {M} --aml-dist=mpi ./a"),
     ("-c 4 --map-by node --bind-to none ./a",
      f"srun --cpu-bind=none --ntasks=4 --distribution=cyclic {M} --aml-dist=mpi ./a"),
     ("-n 4 -report-bindings -bind-to numa ./a", f"srun --cpu-bind=verbose,ldoms --ntasks=4 {M} --aml-dist=mpi ./a"),
@@ -417,6 +418,12 @@ def test_a_folder_that_is_missing_starts_no_other_program(tmp_path):
     script = words[words.index("bash"):]
     done = subprocess.run(script, env={"PATH": "/usr/bin:/bin", "SLURM_PROCID": "0"}, capture_output=True, text=True, check=False)
     assert done.returncode != 0 and "wrong" not in done.stdout and "none" in done.stderr
+
+
+@pytest.mark.parametrize("line", ["-N 3 -n 4", "-n 5 --map-by ppr:2:node", "-npernode 3 -np 7"])
+def test_processes_that_slurm_would_even_out_are_refused(line):
+    """Open MPI fills one node after another: 3 and 1. Of --ntasks-per-node=3 --nodes=2 --ntasks=4 Slurm makes 2 and 2."""
+    assert "do not come out even" in Command("aml-mpirun").refusal(USAGE, "--dry-run", *line.split(), "./a")
 
 
 def test_mpirun_refuses_a_host_that_the_hostfile_does_not_have(tmp_path):

@@ -51,6 +51,53 @@ def test_pyxis_is_given_the_image_in_its_own_words(aml_run, job, table, slurm, t
     assert words.index("--no-container-mount-home") < words.index("bash") and words[-3:] == ["bash", "-c", "echo hello"]
 
 
+def test_the_jobs_variables_win_over_the_images_under_pyxis(aml_run, job, table):
+    text = IMAGE + "environment_variables: {A: 1, MY_B: x y}\n"
+    assert " --container-env=A,MY_B bash -c" in step_of(aml_run.good(*table("images: {by: pyxis}\n"), job(text)).text)
+    assert "--container-env" not in aml_run.good(*table("images: {by: pyxis}\n"), job(IMAGE)).text
+    assert "--container-env" not in aml_run.good(*table("images: {by: apptainer}\n"), job(text)).text
+
+
+REGISTERED = """images: {by: pyxis}
+conda: {by: micromamba, folder: /envs}
+environments:
+  curated: {image: "curated:any"}
+  curated:7: {image: "curated:seven"}
+  of-conda: {conda_file: c.yml}
+data:
+  mnist: MNIST
+  mnist:2: MNIST/two
+"""
+
+
+@pytest.mark.parametrize("name, wanted", [
+    ("azureml:curated@latest", "--container-image=curated:any"), ("azureml:curated:3", "--container-image=curated:any"),
+    ("azureml:curated:7", "--container-image=curated:seven"), ("azureml:of-conda:1", "numpy"), ("azureml:other:1", None),
+    ("file:./e.yml", "--container-image=of-a-file"), ("file:e.yml", "--container-image=of-a-file")])
+def test_an_environment_by_name_is_what_the_table_says(aml_run, job, table, tmp_path, name, wanted):
+    (tmp_path / "c.yml").write_text("dependencies: [numpy]\n")
+    (tmp_path / "e.yml").write_text("name: e\nimage: of-a-file\n")
+    done = aml_run.good(*table(REGISTERED.replace("MNIST", str(tmp_path))), job(f"command: a\nenvironment: {name}\n"))
+    assert wanted in done.text if wanted else "environment: an environment that is registered with Azure ML is not here" in done.text, done
+
+
+@pytest.mark.parametrize("text, said", [
+    ("file:./none.yml", "1:27: environment is"), ("file:./empty.yml", "has neither image nor conda_file")])
+def test_an_environments_file_that_says_nothing_is_refused(aml_run, job, table, tmp_path, text, said):
+    (tmp_path / "empty.yml").write_text("name: x\n")
+    assert said in aml_run.run(*table("images: {by: pyxis}\n"), job(f"{{command: a, environment: {text}}}\n")).said
+
+
+@pytest.mark.parametrize("reference, folder", [("azureml:mnist:1", "data"), ("azureml:mnist@latest", "data"), ("azureml:mnist:2", "data/two")])
+@pytest.mark.parametrize("form", ["{{type: uri_folder, path: {}}}", "{}"])
+def test_a_data_asset_is_where_the_table_says(aml_run, job, table, tmp_path, reference, folder, form):
+    (tmp_path / "data/two").mkdir(parents=True)
+    text = f"command: ls ${{{{inputs.d}}}}\ninputs:\n  d: {form.format(reference)}\n"
+    script = aml_run.good(*table(REGISTERED.replace("MNIST", f"{tmp_path}/data")), job(text)).text
+    assert f"command='ls {tmp_path}/{folder}'" in script
+    assert "the nodes cannot read" in aml_run.refusal(NOT_FOUND, *table(REGISTERED.replace("MNIST", "/x")), job(text.replace("mnist", "cifar")))
+
+
 def test_apptainer_starts_the_command(aml_run, job, table, slurm, tmp_path):
     slurm.program("srun", 'while [[ $1 != apptainer ]]; do shift; done; exec "$@"')
     slurm.program("apptainer", 'printf "%s\\n" "$@" >words; shift 7; exec "$@"')
@@ -185,7 +232,8 @@ def test_what_cannot_be_fetched(aml_run, job, table, slurm, tmp_path):
     ("images: {by: pyxis, mounts: [data]}", "mounts are absolute paths without : and ,"), ("images: {by: pyxis, mount: [/a]}", "did you mean 'mounts'?"),
     ("images: pyxis", "images: needs 'key: value' lines"), ("conda: {by: conda}", "conda: needs folder"),
     ("conda: {by: conda, folder: envs}", "folder is an absolute path"), ("downloads: {folder: 'a:b'}", "folder is an absolute path"),
-    ("image: {by: pyxis}", "did you mean 'images'?"),
+    ("image: {by: pyxis}", "did you mean 'images'?"), ("data: {a: b}", "data: a needs an absolute path"),
+    ("environments: {a: {imag: b}}", "did you mean 'image'?"), ("environments: {a: {}}", "environments: a needs image or conda_file"),
 ])
 def test_slips_in_the_table(aml_run, job, table, text, said):
     assert said in aml_run.refusal(USAGE, *table(text), job(IMAGE))

@@ -129,6 +129,19 @@ def test_a_registered_component_is_refused_with_the_remedy(aml_run, tmp_path):
 # -------------------------------------------------------------------------------------------------------------- components
 
 
+@pytest.mark.parametrize("command, refused", [
+    ("run --data ${{inputs.o}}", True), ("run [--data ${{inputs.o}}]", True), ("run $[[--n 1]] ${{inputs.o.path}}", True),
+    ("run $[[--data ${{inputs.o}}]]", False), ("run ${{inputs.n}}", False)])
+@pytest.mark.parametrize("given", [[], ["--set", "inputs.o=x"]])
+def test_an_optional_input_outside_of_its_brackets_is_refused_as_azure_does(aml_run, tmp_path, command, refused, given):
+    path = write(tmp_path, component(n={"type": "integer", "default": 3}, o={"type": "string", "optional": True}) | {"command": command})
+    if not refused:
+        aml_run.good("--dry-run", path, *given)
+        return
+    said = aml_run.refusal(USAGE, "--dry-run", path, *given)
+    assert "is optional, and stands outside of $[[...]]: write $[[--o ${{inputs.o" in said
+
+
 def component(**inputs) -> dict:
     return {"$schema": "https://x/commandComponent.schema.json", "name": "c", "inputs": inputs,
             "command": "x $[[--o ${{inputs.o}}]] ${{inputs.n}}"}

@@ -38,6 +38,9 @@ Plan plan_command(const CommandLine& line) {
   plan.job.merge(line.slurm);
   plan.option = line.kind.empty() ? "pytorch" : line.kind;
   plan.command = Program{line.words, line.expand};
+  std::error_code ignored;
+  if (line.slurm.has("chdir"))
+    plan.work.path = (std::filesystem::current_path(ignored) / line.slurm.value_of("chdir")).string();
   // As in a job file: a launcher is started once on each node, unless it asks for a rank or the user has chosen.
   const bool reads_rank = std::ranges::any_of(line.words, reads_rank_variables);
   const auto launcher = launch::find_launcher(std::span<const std::string>(line.words));

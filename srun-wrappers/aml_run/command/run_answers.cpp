@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "aml_run/follow.hpp"
@@ -18,6 +19,7 @@
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
 #include "shared/terminal.hpp"
+#include "step/messages/job_record.hpp"
 
 namespace amldist::run {
 namespace {
@@ -83,13 +85,34 @@ int say_ended_before(std::string_view what, std::string_view state) {
   return commands::exit_skipped;
 }
 
+/// Of a job that Slurm has forgotten where there is no accounting: what its record and its files in this folder say.
+Result<JobState> ask_or_find(const std::string& id) {
+  auto state = ask(id);
+  if (state || state.error().code != Errc::not_found) return state;
+  std::error_code ignored;
+  const std::filesystem::path here = std::filesystem::current_path(ignored);
+  const auto text = read_own_file(concat({".aml-run-", id}), step::longest_job_record);
+  const auto record = text ? step::JobRecord::parse(*text) : std::nullopt;
+  const auto log = here / concat({"slurm-", id, ".out"});
+  const bool has_log = std::filesystem::exists(log, ignored);
+  if (!record && !has_log && !std::filesystem::exists(here / "outputs" / id, ignored)) return state;
+  JobState found;
+  const bool is_known = record && record->ended;
+  found.state = !is_known ? "ENDED" : *record->ended == 0 ? "COMPLETED" : "FAILED";
+  found.exit_status = is_known ? *record->ended : 0;
+  if (has_log) found.output = log.string();
+  found.folder = here.string();
+  return found;
+}
+
 /// scancel is silent about a job that has ended or never existed.
 int cancel_job(const CommandLine& line) {
   const auto state = ask(line.id);
   if (!state) return fail_for_slurm(state.error());
   if (auto status = cancel(line.id); !status) return fail_for_slurm(status.error());
   if (state->ended()) return say_ended_before(concat({"job ", line.id}), text::to_lower(state->state));
-  say(concat({"cancelled job ", line.id}));
+  if (state->tasks.empty()) say(concat({"cancelled job ", line.id}));
+  else say(concat({"cancelled the array ", line.id, ", all its tasks (one alone: --cancel ", line.id, "_TASK)"}));
   return commands::exit_done;
 }
 
@@ -113,25 +136,31 @@ int stream_job(const CommandLine& line) {
 }
 
 int download_job(const CommandLine& line) {
-  const auto state = ask(line.id);
+  const auto state = ask_or_find(line.id);
   if (!state) return fail_for_slurm(state.error());
   return say_copied(copy_job_results(line.id, *state, line.download_path));
 }
 
 int show_job(const CommandLine& line) {
-  const auto state = ask(line.id);
+  const auto state = ask_or_find(line.id);
   if (!state) return fail_for_slurm(state.error());
+  if (!line.json && !state->tasks.empty()) {
+    std::string out = concat({"array ", line.id, ":\n"});
+    for (const auto& [task, word] : state->tasks) out += concat({"  ", task, ": ", text::to_lower(word), "\n"});
+    return print(out);
+  }
   if (!line.json) {
     return print(concat({"job ", line.id, ": ", text::to_lower(state->state), state->nodes.empty() ? "" : " on ",
                          state->nodes, state->output.empty() ? "" : "; output: ", state->output, "\n"}));
   }
-  const nlohmann::ordered_json json = {
+  nlohmann::ordered_json json = {
       {"job_id", line.id},
       {"state", state->state},
       {"reason", state->reason},
       {"nodes", state->nodes},
       {"output", state->output},
       {"exit_status", state->ended() ? nlohmann::ordered_json(exit_status_of(*state)) : nlohmann::ordered_json()}};
+  for (const auto& [task, word] : state->tasks) json["tasks"].push_back({{"job_id", task}, {"state", word}});
   return print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
@@ -180,7 +209,11 @@ int answer_about(const CommandLine& line, int (*about_run)(const CommandLine&, c
                  int (*about_job)(const CommandLine&)) {
   const auto run = open_run(line.id);
   if (run) return about_run(line, *run);
-  const bool is_job = run.error().code == Errc::not_found && text::to_number(line.id, UINT32_MAX);
+  const auto parts = text::split(line.id, '_');  // 6, or a task of an array: 6_3
+  const bool is_id = parts.size() <= 2 && std::ranges::all_of(parts, [](std::string_view part) {
+                       return text::to_number(part, UINT32_MAX).has_value();
+                     });
+  const bool is_job = run.error().code == Errc::not_found && is_id;
   return is_job ? about_job(line) : fail(run.error());
 }
 

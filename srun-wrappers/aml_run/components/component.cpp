@@ -143,6 +143,7 @@ class Binder {
     if (command == nullptr || command->kind != YamlKind::scalar) {
       return error_at(file_, component_.root.location, "there is no command: add a line 'command: python train.py'");
     }
+    if (auto status = check_optional(*command); !status) return status;
     auto text = keep_given_options(command->text, [&](std::string_view name) {
       return std::ranges::find(without_value_, name) == without_value_.end();
     });
@@ -150,6 +151,25 @@ class Binder {
     command->text = std::move(*text);
     // Values that the shortened command does not mention are empty, not missing.
     for (const std::string& name : without_value_) inputs.put(name, YamlValue::scalar("", job_.location));
+    return {};
+  }
+
+  /// As Azure ML: an optional input stands within $[[...]] only, whether it has a value or not.
+  Result<void> check_optional(const YamlValue& command) const {
+    const auto outside = keep_given_options(command.text, [](std::string_view) { return false; });
+    const auto pieces = outside ? read_template(*outside) : outside.error();
+    const YamlValue* const declared = component_.root.find("inputs");
+    if (!pieces || declared == nullptr) return {};  // what is wrong is said later
+    for (const TemplatePiece& piece : *pieces) {
+      if (!piece.is_expression || !piece.text.starts_with("inputs.")) continue;
+      std::string_view name = piece.text.substr(7);
+      if (name.ends_with(".path")) name.remove_suffix(5);
+      const YamlValue* const input = declared->find(name);
+      if (input == nullptr || text::to_lower(input->text_of("optional")) != "true") continue;
+      return error_at(file_, command.location,
+                      concat({piece.text, " is optional, and stands outside of $[[...]]: write $[[--", name, " ${{",
+                              piece.text, "}}]], which is left out without a value"}));
+    }
     return {};
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 
 #include "aml_run/script/container_words.hpp"
 #include "aml_run/script/provision_lines.hpp"
@@ -100,8 +101,9 @@ std::string working_folder(const WorkFolder& work) {
   if (!work.path.empty()) {
     const std::string folder = shell::quote(work.path);
     out += concat({"cd -- ", folder,
-                   " 2>/dev/null || {\n    echo \"aml-dist: the job's folder is not there on $HOSTNAME: \"", folder,
-                   " >&2\n    exit 4\n}\n"});
+                   " 2>/dev/null || {\n    echo \"aml-dist: the job's folder is not there on $HOSTNAME, so the nodes "
+                   "do not share it: \"",
+                   folder, " >&2\n    exit 4\n}\n"});
   }
   if (work.is_azures) {
     out += "mkdir -p outputs logs 2>/dev/null || echo \"aml-dist: outputs/ and logs/ cannot be made in $PWD\" >&2\n";
@@ -207,16 +209,22 @@ std::string shell_step(const Plan& plan, const FilledText& line, const std::vect
   if (plan.conda && plan.container) out += "command=\"PATH=$(printf %q \"$conda_folder\")/bin:\\$PATH; $command\"\n";
   out += concat({"\n", srun_of(plan), " "});
   for (const std::string& option : options) out += shell::quote(option) + " ";
-  return concat({out, plan.container ? container_words(*plan.container) : std::string(),
+  return concat({out, plan.container ? container_words(*plan.container, plan.environment) : std::string(),
                  plan.ray ? shell::join(plan.ray->words()) + " " : std::string(), "bash -c \"$command\"\n"});
+}
+
+/// As enter_folder(), for a program: Slurm would start it in /tmp on a node that lacks the folder.
+std::vector<std::string> folder_words(const Plan& plan) {
+  if (plan.work.path.empty() || plan.job.value_of("nodes") == "1") return {};
+  return {"bash", "-c", concat({"cd -- ", shell::quote(plan.work.path), " || exit 4; exec \"$@\""}), "bash"};
 }
 
 /// Which words belong to srun's options, and which to the program.
 std::string program_step(const Plan& plan, const Program& command, const std::vector<std::string>& options) {
-  std::vector<std::string> program;
+  std::vector<std::string> program = folder_words(plan);
   const bool expand =
       command.expand && !plan.option.empty() && std::ranges::any_of(command.words, commands::mentions_task_variable);
-  if (plan.ray) program = plan.ray->words();
+  if (plan.ray) std::ranges::copy(plan.ray->words(), std::back_inserter(program));
   if (expand) program.insert(program.end(), {commands::sibling_program("aml-dist"), "exec", "--"});
   program.insert(program.end(), command.words.begin(), command.words.end());
   const bool doubtful = std::ranges::any_of(program, shell::keeps_dollar);

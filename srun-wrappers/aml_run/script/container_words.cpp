@@ -22,6 +22,13 @@ std::string mounts(const Container& container, bool twice) {
   return concat({out, "\"", rest.empty() ? "" : shell::quote(rest)});
 }
 
+/// Pyxis lets the image's value of a variable win, unless the variable is named.
+std::string winning_variables(const std::vector<Variable>& variables) {
+  std::string names;
+  for (const Variable& each : variables) names += concat({names.empty() ? "" : ",", each.name});
+  return names.empty() ? names : concat({"--container-env=", names, " "});
+}
+
 }  // namespace
 
 std::string pyxis_name(std::string_view image) {
@@ -39,12 +46,12 @@ std::string apptainer_name(std::string_view image) {
   return whole ? std::string(image) : concat({"docker://", image});
 }
 
-std::string container_words(const Container& container) {
+std::string container_words(const Container& container, const std::vector<Variable>& variables) {
   const bool pyxis = container.policy.by == ImagePolicy::By::pyxis;
   std::string out;
   if (pyxis) {
-    out = concat({shell::quote(concat({"--container-image=", pyxis_name(container.image)})),
-                  " --container-mounts=", mounts(container, true), " --container-workdir=\"$PWD\" "});
+    out = concat({shell::quote(concat({"--container-image=", pyxis_name(container.image)})), " --container-mounts=",
+                  mounts(container, true), " --container-workdir=\"$PWD\" ", winning_variables(variables)});
     for (const std::string& option : container.policy.options) out += shell::quote(option) + " ";
     return out;
   }

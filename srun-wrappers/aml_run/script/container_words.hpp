@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "aml_run/plan.hpp"
 
@@ -14,7 +15,8 @@ namespace amldist::run {
 /// As Apptainer reads it: with docker:// in front, unless it is a file or has a scheme.
 [[nodiscard]] std::string apptainer_name(std::string_view image);
 
-/// The words between srun's options and the program, as text of bash with a blank at its end.
-[[nodiscard]] std::string container_words(const Container& container);
+/// The words between srun's options and the program, as text of bash with a blank at its end. `variables` are the
+/// job's, and win over the image's.
+[[nodiscard]] std::string container_words(const Container& container, const std::vector<Variable>& variables);
 
 }  // namespace amldist::run

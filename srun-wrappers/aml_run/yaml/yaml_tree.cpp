@@ -253,12 +253,43 @@ bool closes_quote(std::string_view text, const SourceLocation& location) {
   return false;
 }
 
+bool is_quote(char c) { return c == '"' || c == '\''; }
+
+/// The parser's reason in words that say what to write; `line` is the one that it names, `column` counts from 1.
+std::string in_plain_words(std::string_view reason, std::string_view line, std::size_t column) {
+  const std::string_view before = line.substr(0, std::min(column - 1, line.size()));
+  const std::string_view rest = line.substr(before.size());
+  const std::string_view shown = text::trim(before);
+  constexpr std::string_view in_quotes = ": put the value in quotes, or below 'KEY: |'";
+  if (reason == "illegal map value") {
+    if (before.find(": ") != std::string_view::npos)
+      return concat({"a second ': ' would begin another key", in_quotes});
+    return "this line is indented deeper than a key above that has its value already: begin it in that key's column";
+  }
+  if (reason == "unknown token") return concat({"a value cannot begin with '", rest.substr(0, 1), "'", in_quotes});
+  if (reason == "the referenced anchor is not defined")
+    return concat({"'*' names an anchor that does not exist", in_quotes});
+  if (reason == "illegal flow end") return "a ] or } closes nothing: take it away, or put the value in quotes";
+  if (reason.find("flow not found") != std::string_view::npos)
+    return "a [ or { before is not closed: close it with ] or }";
+  if (reason == "end of map not found" || reason == "end of sequence not found") {
+    if (!shown.empty() && is_quote(shown.back()))
+      return concat(
+          {"text follows the closing quote: write '' for a quote within '...', or put the value below 'KEY: |'"});
+    if (text::trim(rest).starts_with("- ")) return "an item of a list stands beside keys: indent it below its key";
+    return "this line is no 'key: value' in the column of the keys above: correct its indentation, or add the colon";
+  }
+  return std::string(reason);
+}
+
 Error parse_error(std::string_view file, std::string_view text, const YAML::Exception& problem) {
   const SourceLocation location = location_of(problem.mark);
   if (const auto tab = indenting_tab(text, location)) {
     return error_at(file, *tab, "this line is indented by a tab: YAML allows spaces only");
   }
-  return error_at(file, location, concat({"this is not YAML: ", problem.msg}));
+  return error_at(
+      file, location,
+      concat({"this is not YAML: ", in_plain_words(problem.msg, line_at(text, location.line), location.column)}));
 }
 
 /// Texts that are not parsed: too long, or not text.

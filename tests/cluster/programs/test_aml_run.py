@@ -452,3 +452,15 @@ def test_a_signal_before_the_limit_reaches_the_ranks_of_a_command_of_several_par
     done = cluster.run(f"cd {workdir} && {command('aml-run', '--wait', '--signal=USR1@55', '--time=1', 'job.yml')}", user="alice",
                        timeout=150)
     assert done.status == 0 and done.out.count("saved") == 2, str(done)
+
+
+def test_a_folder_that_one_node_lacks_is_an_error_and_not_tmp(cluster, workdir):
+    try:
+        cluster.run("install -d -o alice /tmp/only-here", on="node1")
+        done = cluster.run(f"cd {workdir} && {command('aml-run', '--wait', '-w', 'node[1-2]', '-N2', '-D', '/tmp/only-here', '-o', f'{workdir}/log', '--', 'pwd')}",
+                           user="alice")
+        assert done.status == 4 and "/tmp\n" not in (workdir / "log").read_text(), (str(done), (workdir / "log").read_text())
+        gone = cluster.run(f"cd {workdir} && {command('aml-run', '--wait', '-N1', '-D', '/var/tmp/nowhere', '-o', f'{workdir}/log', '--', 'pwd')}", user="alice")
+        assert gone.status == 4 and "so the nodes do not share it: /var/tmp/nowhere" in (workdir / "log").read_text(), str(gone)
+    finally:
+        cluster.run("rm -r /tmp/only-here", on="node1")

@@ -14,7 +14,7 @@
 #   --setup, or choose a container with your site's option.
 
 cd -- /home/you/aml-run/mpi 2>/dev/null || {
-    echo "aml-dist: the job's folder is not there on $HOSTNAME: "/home/you/aml-run/mpi >&2
+    echo "aml-dist: the job's folder is not there on $HOSTNAME, so the nodes do not share it: "/home/you/aml-run/mpi >&2
     exit 4
 }
 mkdir -p outputs logs 2>/dev/null || echo "aml-dist: outputs/ and logs/ cannot be made in $PWD" >&2

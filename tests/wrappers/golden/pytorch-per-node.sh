@@ -9,11 +9,11 @@
 #
 # Without effect here:
 #   $schema: only editors read it.
-#   environment: an environment that is registered with Azure ML is not here: give environment.image, or
-#   prepare the software with --setup.
+#   environment: an environment that is registered with Azure ML is not here: give environment.image, add it
+#   to environments: of the administrator's table, or prepare the software with --setup.
 
 cd -- /home/you/pytorch 2>/dev/null || {
-    echo "aml-dist: the job's folder is not there on $HOSTNAME: "/home/you/pytorch >&2
+    echo "aml-dist: the job's folder is not there on $HOSTNAME, so the nodes do not share it: "/home/you/pytorch >&2
     exit 4
 }
 mkdir -p outputs logs 2>/dev/null || echo "aml-dist: outputs/ and logs/ cannot be made in $PWD" >&2

@@ -11,12 +11,12 @@
 #
 # Without effect here:
 #   $schema: only editors read it.
-#   environment: an environment that is registered with Azure ML is not here: give environment.image, or
-#   prepare the software with --setup.
+#   environment: an environment that is registered with Azure ML is not here: give environment.image, add it
+#   to environments: of the administrator's table, or prepare the software with --setup.
 #   compute: this cluster's tables do not list it: choose with --partition and --constraint.
 
 cd -- /home/you/aml-run/tensorflow 2>/dev/null || {
-    echo "aml-dist: the job's folder is not there on $HOSTNAME: "/home/you/aml-run/tensorflow >&2
+    echo "aml-dist: the job's folder is not there on $HOSTNAME, so the nodes do not share it: "/home/you/aml-run/tensorflow >&2
     exit 4
 }
 mkdir -p outputs logs 2>/dev/null || echo "aml-dist: outputs/ and logs/ cannot be made in $PWD" >&2
