@@ -95,6 +95,7 @@ struct Spec {
   std::optional<std::uint32_t> hang;  ///< seconds; implies trace
   std::optional<HangAction> hang_action;
   std::optional<StopWish> stop;
+  bool along_topology = false;  ///< order=topology: an assertion about the order of the hosts
   bool verbose = false;
   CountAssertions counts;
 
