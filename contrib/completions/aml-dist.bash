@@ -6,7 +6,7 @@ _aml_dist_option() {
     local text=$1 kind=${1%%,*} head key
     local common='launch=per-process master_addr=ip master_addr=name master_port= rdma=off rdma=prefer rdma=require
         rdma_pairs=off rdma_pairs=ring rdma_pairs=log rdma_pairs=all health=off health=prefer health=require
-        verbose trace trace=off hang= hang_action=end hang_action=report hang_busy= stop= node_count= process_count= process_count_per_node= process_count_per_instance='
+        verbose trace trace=off hang= hang_action=end hang_action=report hang_busy= order=topology stop= node_count= process_count= process_count_per_node= process_count_per_instance='
     local launcher='launch=per-node slurm_env=hide slurm_env=keep nproc_per_node=auto nproc_per_node=cpu
         nproc_per_node=gpu nproc_per_node='
     local -a keys=()
@@ -41,7 +41,7 @@ _aml_dist() {
     COMPREPLY=()
     ((COMP_CWORD == 0)) || previous=${COMP_WORDS[COMP_CWORD - 1]}
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W 'bench check check-config doctor exec explain ray stop trace --help --version' -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W 'bench check check-config doctor exec explain order ray stop trace --help --version' -- "$current")
         return
     fi
 

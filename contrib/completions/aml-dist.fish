@@ -11,7 +11,7 @@ function __aml_dist_option
     set -l kind (string replace --regex ',.*' '' -- $text)
     set -l head (string replace --regex '[^,]*$' '' -- $text)
     set -l keys launch=per-process master_addr={ip,name} master_port= rdma={off,prefer,require} rdma_pairs={off,ring,log,all} health={off,prefer,require} verbose \
-        trace trace=off hang= hang_action={end,report} hang_busy= stop= \
+        trace trace=off hang= hang_action={end,report} hang_busy= order=topology stop= \
         node_count= process_count= process_count_per_node= process_count_per_instance=
     switch $kind
         case pytorch mpi
@@ -36,6 +36,7 @@ set -l explain '__fish_seen_subcommand_from explain doctor'
 set -l doctor '__fish_seen_subcommand_from doctor'
 complete -c aml-dist -f
 complete -c aml-dist -n __fish_use_subcommand -a explain -d 'Show the environment of each task'
+complete -c aml-dist -n __fish_use_subcommand -a order -d 'Write a host file along the switches'
 complete -c aml-dist -n __fish_use_subcommand -a stop -d 'Ask the ranks of a step to stop'
 complete -c aml-dist -n __fish_use_subcommand -a doctor -d 'Say what frameworks make of it'
 complete -c aml-dist -n __fish_use_subcommand -a check -d 'Verify that nodes can do RDMA'

@@ -18,6 +18,7 @@
 #include "launch/frameworks/task_environment.hpp"
 #include "launch/frameworks/verbose.hpp"
 #include "launch/placement/components.hpp"
+#include "launch/placement/network_topology.hpp"
 #include "launch/rendezvous/master_address.hpp"
 #include "launch/site/plugstack.hpp"
 #include "launch/site/rdma_policy.hpp"
@@ -220,6 +221,22 @@ Result<void> refuse_several_worlds(const launch::Spec& spec, const launch::TaskM
   return {};
 }
 
+/// order=topology: an assertion about what Slurm has placed, as the counts are. Slurm alone orders hosts.
+Result<void> check_order(const launch::Spec& spec, const launch::Placement& placement) {
+  if (!spec.along_topology) return {};
+  const auto network = launch::NetworkTopology::of_cluster();
+  if (!network)
+    return Error{network.error().code, concat({"order=topology: ", network.error().message, ": drop the key"})};
+  const auto hosts = hosts_in_rank_order(placement);
+  const std::uint64_t links = network->hops_along(hosts);
+  const std::uint64_t best = network->hops_along(network->in_order(hosts));
+  if (links <= best) return {};
+  return Error{Errc::mismatch, concat({"order=topology: there are ", std::to_string(links),
+                                       " links between neighbouring hosts, and ", std::to_string(best),
+                                       " along the switches: write a host file with 'aml-dist order >hosts', and ",
+                                       "start it with SLURM_HOSTFILE=hosts srun --distribution=arbitrary"})};
+}
+
 /// Makes PMIx fences wait for every node. By default Slurm's PMIx plugin (22.05 to 26.05) sends fences without data
 /// over a tree, which has no branches where a step has fewer nodes than TreeWidth: each node goes on alone, and Open
 /// MPI's processes get messages before they have left MPI_Init. docs/decisions/0014 has the measurements.
@@ -310,6 +327,7 @@ Result<void> prepare_launch(SrunSession& session, const Handle& handle) {
     return {};
   }
   if (auto status = refuse_several_worlds(*spec, (*launch)->placement.map, handle); !status) return status;
+  if (auto status = check_order(*spec, (*launch)->placement); !status) return status;
   return send_record(session, *spec, **launch);
 }
 

@@ -31,7 +31,7 @@ std::vector<Command> add_commands(CLI::App& app, std::vector<std::string> driver
   using namespace amldist::tools;
   std::vector<Command> commands = {add_explain(app),      add_doctor(app), add_check(app),
                                    add_check_config(app), add_bench(app),  add_ray(app, std::move(driver)),
-                                   add_stop(app),         add_trace(app)};
+                                   add_order(app),        add_stop(app),   add_trace(app)};
   // Only for the list in --help: what follows `exec` is somebody's command and must not be parsed.
   app.add_subcommand("exec", "Expand $RANK and its like in a command's arguments, then start it");
   return commands;

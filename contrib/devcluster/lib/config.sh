@@ -59,13 +59,14 @@ CONF
 
 # These keys name an object, so they may occur several times; any other key occurs once.
 readonly LINE_KEYS='(nodename|nodeset|partitionname|downnodes|frontendname|include|slurmctldhost)'
+readonly TOPOLOGY_KEYS='(switchname|blockname|blocksizes)'  # lines of topology.conf
 
 extra_lines() { printf '%s\n' "${P[conf]}" | grep -iE "^$1[=[:space:]]" || true; }
 
 override_settings() {
     local line key taken='|'
     while IFS= read -r line; do
-        if [[ -z $line || ${line,,} =~ ^${LINE_KEYS}[=[:space:]] ]]; then continue; fi
+        if [[ -z $line || ${line,,} =~ ^(${LINE_KEYS}|$TOPOLOGY_KEYS)[=[:space:]] ]]; then continue; fi
         key=${line%%=*} key=${key,,}
         taken+="$key|"
         printf '%s\n' "$line"
@@ -113,8 +114,14 @@ write_gres_conf() {
     echo "NodeName=${P[names]// /,} Name=$kind Count=$count File=$STATE/dev/${kind}[0-$((count - 1))]" >"$STATE/slurm/gres.conf"
 }
 
+# With --conf TopologyPlugin=topology/tree (or block) its lines are given as --conf SwitchName=... (BlockName=...).
+write_topology_conf() {
+    extra_lines "$TOPOLOGY_KEYS" >"$STATE/slurm/topology.conf"
+}
+
 write_config() {
     write_slurm_conf
+    write_topology_conf
     write_cgroup_conf
     write_mpi_conf
     write_gres_conf

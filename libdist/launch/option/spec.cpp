@@ -188,6 +188,13 @@ Result<void> set_hang_busy(Spec& spec, std::string_view value) {
   return {};
 }
 
+Result<void> set_order(Spec& spec, std::string_view value) {
+  constexpr std::array<std::string_view, 1> allowed = {"topology"};
+  if (value != allowed[0]) return bad_value("order", value, allowed);
+  spec.along_topology = true;
+  return {};
+}
+
 constexpr std::uint32_t max_count = std::numeric_limits<std::int32_t>::max();
 
 template <std::optional<std::uint32_t> CountAssertions::*member, std::uint32_t low, std::uint32_t high>
@@ -259,6 +266,8 @@ constexpr std::array keys = {
     Key{"hang_busy", "FACTOR", "so many times later if the rank at fault computes (default: 5)", any_kind,
         plain<set_hang_busy>},
     Key{"stop", "SECONDS[@SIGNAL]", "ask the ranks to stop so long before the time limit", any_kind, plain<set_stop>},
+    Key{"order", "topology", "assert: hosts in rank order are along the switches (aml-dist order)", any_kind,
+        plain<set_order>},
     Key{"verbose", "", "print what was computed and from which facts", any_kind, nullptr},
     Key{"node_count", "N", "assert: nodes of the step", any_kind, set_count<&C::nodes, 1, max_count>},
     Key{"process_count", "N", "assert: tasks of the step", any_kind, set_count<&C::processes, 1, max_count>},

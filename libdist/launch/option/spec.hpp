@@ -96,6 +96,7 @@ struct Spec {
   std::optional<HangAction> hang_action;
   std::optional<std::uint32_t> hang_busy;  ///< how many times later a rank that computes counts as hung
   std::optional<StopWish> stop;
+  bool along_topology = false;  ///< order=topology: an assertion about the order of the hosts
   bool verbose = false;
   CountAssertions counts;
 

@@ -23,6 +23,7 @@ TEST(Spec, ReadsTheKeysOfTrace) {
 
 TEST(Spec, ReadsWhenAndHowToStop) {
   EXPECT_FALSE(parse_spec("mpi")->stop);
+  EXPECT_TRUE(parse_spec("mpi,order=topology")->along_topology);
   EXPECT_EQ(parse_spec("jax,stop=60")->stop, (StopWish{60, 0}));
   EXPECT_EQ(parse_spec("ray,stop=1@USR1")->stop, (StopWish{1, SIGUSR1}));
   EXPECT_EQ(parse_spec("pytorch,stop=604800@SIGTERM,verbose")->stop, (StopWish{604800, SIGTERM}));
@@ -152,6 +153,7 @@ std::vector<BadOption> bad_options() {
       {"mpi,hang_busy=2", "hang_busy= needs hang=SECONDS"},
       {"mpi,hang=60,hang_busy=0", "hang_busy"},
       {"mpi,hang=60,hang_action=kill", "use one of report, end"},
+      {"mpi,order=switch", "use one of topology"},
       {"mpi,stop", "write stop=SECONDS[@SIGNAL]"},
       {"mpi,stop=0", "whole number from 1 to 604800"},
       {"mpi,stop=x", "whole number from 1"},

@@ -4,6 +4,7 @@
 
 #include "aml_dist/common/explanation.hpp"
 #include "aml_dist/common/files.hpp"
+#include "aml_dist/common/hops.hpp"
 #include "aml_dist/explain/explain_output.hpp"
 #include "aml_dist/explain/layout_svg.hpp"
 #include "aml_dist/trace/running_step.hpp"
@@ -71,6 +72,12 @@ int print_step(const Explanation& step, const ExplainOptions& options) {
     const auto written = write_file(options.svg, draw_layout(step.plan));
     if (!written) return fail(written.error());
   }
+  std::string hops;
+  if (!options.topology.empty()) {
+    const auto network = read_topology(options.topology);
+    if (!network) return fail(network.error());
+    hops = concat({describe_hops(*network, step.plan.placement), "\n"});
+  }
   if (options.json) {
     std::fputs(to_json(*tasks).c_str(), stdout);
   } else if (options.task) {
@@ -78,8 +85,8 @@ int print_step(const Explanation& step, const ExplainOptions& options) {
   } else if (step.plan.spec.kind == launch::Kind::none) {
     std::puts("none: aml-dist leaves the step as Slurm started it, and sets no variable");
   } else {
-    std::printf("%s\n%s\n--task N prints the whole environment of one task, --json that of all.\n",
-                describe_step(step.plan).c_str(), to_table(*tasks).c_str());
+    std::printf("%s\n%s%s\n--task N prints the whole environment of one task, --json that of all.\n",
+                describe_step(step.plan).c_str(), hops.c_str(), to_table(*tasks).c_str());
   }
   return commands::exit_done;
 }

@@ -22,7 +22,8 @@ struct ExplainOptions {
   std::uint32_t restart = 0;
   std::uint32_t gpus_per_node = 0;  ///< GPUs that each task sees; 0: none
   bool json = false;
-  std::string svg;  ///< --svg FILE: the layout as a picture, beside what is printed
+  std::string topology;  ///< --topology FILE: count links between neighbours; "" without
+  std::string svg;       ///< --svg FILE: the layout as a picture, beside what is printed
 };
 
 /// The step that the options describe. Errors: as of the grammars, make_placement() and check_counts().

@@ -44,6 +44,10 @@ Command add_explain(CLI::App& app) {
   command->footer(examples);
   add_layout(*command, options);
   command->add_option("--task", options.task, "Only this rank, as export lines");
+  command
+      ->add_option("--topology", options.topology,
+                   "Count the links between neighbours: what scontrol show topology printed")
+      ->type_name("FILE");
   command->add_option("--svg", options.svg, "Draw the layout into this file too")->type_name("FILE");
   command->add_flag("--json", options.json, "An array with rank, local_rank, node_rank, host and env of each task");
   return {command, [shared] { return explain(*shared); }};

@@ -165,6 +165,19 @@ std::string setup(const Plan& plan) {
   return out.empty() ? out : out + "\n";
 }
 
+bool is_along_topology(const Plan& plan) {
+  const auto spec = plan.option.empty() ? Result<launch::Spec>(launch::Spec{}) : launch::parse_spec(plan.option);
+  return spec && spec->along_topology;
+}
+
+/// order=topology: a host file for srun.
+std::string host_file(const Plan& plan) {
+  if (!is_along_topology(plan)) return {};
+  return concat({"# order=topology: neighbours in rank are neighbours in the network.\n",
+                 "SLURM_HOSTFILE=$(mktemp) || exit\nexport SLURM_HOSTFILE\ntrap 'rm -f \"$SLURM_HOSTFILE\"' EXIT\n",
+                 shell::quote(commands::sibling_program("aml-dist")), " order >\"$SLURM_HOSTFILE\" || exit\n\n"});
+}
+
 /// The options of srun, as words.
 std::vector<std::string> step_options(const Plan& plan) {
   std::vector<std::string> words;
@@ -172,6 +185,7 @@ std::vector<std::string> step_options(const Plan& plan) {
   const bool own_environment = !plan.environment.empty() || !plan.outputs.empty();
   if (own_environment && plan.job.has("export") && !plan.step.has("export")) words.emplace_back("--export=ALL");
   for (const GivenOption& option : plan.step.all()) words.push_back(option.to_word());
+  if (is_along_topology(plan)) words.emplace_back("--distribution=arbitrary");
   if (!plan.option.empty()) words.push_back(concat({"--aml-dist=", plan.option}));
   return words;
 }
@@ -268,7 +282,7 @@ std::string body(const Plan& plan, const std::vector<std::string>& options) {
   return concat({lines(beginning_lines(plan)), begin_record(record), working_folder(plan.work), output_folders(plan),
                  lines(value_lines(plan)), exports(plan), lines(download_lines(plan.downloads)),
                  plan.conda ? lines({conda_lines(*plan.conda)}) : std::string(), setup(plan), lines(watch_lines(plan)),
-                 verification(plan), recorded(record, step(plan, options))});
+                 verification(plan), host_file(plan), recorded(record, step(plan, options))});
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
-"""aml-run --stop-before: the key stop= of the job's step."""
+"""aml-run: keys that change the script: --stop-before, order=topology."""
+
+import subprocess
 
 import pytest
 from test_job_file import srun_line
@@ -23,3 +25,11 @@ def test_what_cannot_be_is_refused(aml_run, tmp_path, arguments, said):
     (tmp_path / "alone.yml").write_text("command: ./train\n")
     words = [str(tmp_path / "alone.yml") if word == "FILE" else word for word in arguments]
     assert said in aml_run.refusal(2, "--dry-run", *words)
+
+
+def test_order_topology_writes_a_host_file_before_the_step(aml_run):
+    text = aml_run.good("--dry-run", "--kind", "pytorch,order=topology", "-N4", "--", "python", "train.py").text
+    assert text.index(' order >"$SLURM_HOSTFILE" || exit\n') < text.index("srun --"), text
+    assert "--distribution=arbitrary --aml-dist=pytorch,order=topology " in srun_line(text)
+    done = subprocess.run(["shellcheck", "-"], input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, text + done.stdout

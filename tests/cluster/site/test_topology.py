@@ -1,0 +1,63 @@
+"""order=topology: a step whose hosts are along the switches runs, another is refused; aml-dist order writes the host file."""
+
+import os
+import re
+import shlex
+
+import pytest
+from cluster import Cluster
+from conftest import NAME, PLUGIN, RELEASE
+
+TOOL = os.environ.get("AMLDIST_TOOL", "")
+# Nodes of a leaf switch are not neighbours by name.
+CONF = ["TopologyPlugin=topology/tree", "SwitchName=s0 Nodes=node[1,3]", "SwitchName=s1 Nodes=node[2,4]", "SwitchName=top Switches=s[0-1]"]
+
+
+@pytest.fixture(scope="module")
+def switched():
+    cluster = Cluster(f"{NAME}-tp"[-16:].lstrip("-"), 4)
+    started = cluster.devcluster("start", "--nodes", "4", "--restart", "--plugin", PLUGIN, *(word for each in CONF for word in ("--conf", each)),
+                                 *(["--release", RELEASE] if RELEASE else []))
+    assert started.status == 0, str(started)
+    yield cluster
+    assert cluster.devcluster("stop").status == 0
+
+
+def test_by_name_the_hosts_are_not_along_the_switches(switched):
+    done = switched.run("srun -N4 -n4 --aml-dist=pytorch,order=topology true")
+    (line,) = done.own_lines()
+    assert done.status == 1 and "there are 12 links between neighbouring hosts, and 8 along the switches: write a host file" in line, str(done)
+
+
+def test_the_host_file_brings_them_into_order_and_ranks_stay_slurms(switched, workdir):
+    hosts = workdir / "hosts"
+    step = f"SLURM_HOSTFILE={hosts} srun --distribution=arbitrary --aml-dist=pytorch,order=topology"
+    probe = "bash -c 'echo $RANK $SLURM_PROCID $NODE_RANK $SLURMD_NODENAME'"
+    done = switched.run(f"salloc -N4 --ntasks-per-node=2 bash -c {shlex.quote(f'{TOOL} order >{hosts} && {step} {probe}')}")
+    assert done.status == 0, str(done)
+    assert hosts.read_text().split() == ["node1", "node1", "node3", "node3", "node2", "node2", "node4", "node4"]
+    tasks = sorted(line.split() for line in done.out.splitlines())
+    assert tasks == [[str(rank), str(rank), str(rank // 2), host] for rank, host in enumerate(hosts.read_text().split())], str(done)
+
+
+def test_aml_run_writes_the_host_file(switched, workdir):
+    probe = "bash -c 'echo $RANK $SLURM_PROCID $SLURMD_NODENAME'"
+    done = switched.run(f"cd {workdir} && {os.path.dirname(TOOL)}/aml-run --kind pytorch,order=topology -N4 --ntasks-per-node=1 --wait -- {probe}")
+    assert done.status == 0, str(done)
+    tasks = sorted(line.split() for line in done.out.splitlines() if re.match(r"\d \d node", line))
+    assert tasks == [["0", "0", "node1"], ["1", "1", "node3"], ["2", "2", "node2"], ["3", "3", "node4"]], str(done)
+    assert switched.run("ls /tmp/tmp.* 2>/dev/null", on="node1").out == "", "the host file is removed"
+
+
+def test_a_cluster_without_switches_says_so(cluster):
+    done = cluster.run("srun -N2 -n2 --aml-dist=pytorch,order=topology true")
+    (line,) = done.own_lines()
+    assert done.status == 1 and "order=topology: Slurm knows no switches or blocks (scontrol show topology): drop the key" in line, str(done)
+
+
+def test_explain_counts_and_draws_the_links(switched, workdir):
+    saved = workdir / "topology"
+    switched.run(f"scontrol show topology >{saved}")
+    done = switched.run(f"{TOOL} explain --aml-dist=pytorch --nodelist 'node[1-4]' --tasks-per-node 1 --topology {saved}")
+    assert "as placed:          12 links between neighbours: node1 | node2 | node3 | node4\n" in done.out, str(done)
+    assert "along the switches: 8 links between neighbours: node1 node3 | node2 node4\n" in done.out, str(done)
