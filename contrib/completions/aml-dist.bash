@@ -80,7 +80,7 @@ _aml_dist() {
         --format) mapfile -t COMPREPLY < <(compgen -W 'text json openmetrics' -- "$current") ;;
         --svg) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
         --export-fr) mapfile -t COMPREPLY < <(compgen -d -- "$current") ;;
-        *) mapfile -t COMPREPLY < <(compgen -W '--last --svg --json --format --stacks --export-fr --help' -- "$current"; compgen -f -- "$current") ;;
+        *) mapfile -t COMPREPLY < <(compgen -W '--last --svg --json --format --stacks --watch --export-fr --help' -- "$current"; compgen -f -- "$current") ;;
         esac
         return
     fi

@@ -293,7 +293,8 @@ std::vector<Stall> to_stalls(const std::vector<WaitGraph::Link>& circle) {
 
 std::string deadlock_sentence(const HangDiagnosis& diagnosis, std::uint64_t seconds) {
   constexpr std::size_t most_named = 4;
-  std::string words = concat({"deadlock of ", text::count(diagnosis.circle.size(), "rank"),
+  const std::size_t stuck = std::max(diagnosis.circle.size(), diagnosis.waits.size());
+  std::string words = concat({"deadlock of ", text::count(stuck, "rank"),
                               seconds == 0 ? "" : concat({" for ", std::to_string(seconds), " s"}), ": "});
   for (std::size_t i = 0; i < std::min(diagnosis.circle.size(), most_named); ++i) {
     const Stall& link = diagnosis.circle[i];

@@ -1,15 +1,22 @@
 #include "aml_dist/trace/trace.hpp"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "aml_dist/common/files.hpp"
+#include "aml_dist/trace/live_step.hpp"
 #include "aml_dist/trace/timeline_svg.hpp"
 #include "aml_dist/trace/torch_dump.hpp"
 #include "aml_dist/trace/trace_metrics.hpp"
@@ -19,6 +26,7 @@
 #include "base/os/environment.hpp"
 #include "base/text/text.hpp"
 #include "shared/exit_status.hpp"
+#include "shared/programs.hpp"
 #include "shared/terminal.hpp"
 #include "trace/diagnosis/call_words.hpp"
 #include "trace/record/process_stack.hpp"
@@ -43,12 +51,35 @@ int list_steps(bool json) {
   return commands::exit_done;
 }
 
+/// What was found under a name, with the stacks that its nodes sent if it is a live view.
+struct Found {
+  TracedStep step;
+  std::optional<std::map<std::uint32_t, std::string>> stacks = std::nullopt;
+};
+
+Result<Found> found(Result<TracedStep> step) {
+  return step ? Result<Found>(Found{std::move(*step)}) : Result<Found>(step.error());
+}
+
+/// A step's recorders on this node where they are all; else those of all its nodes, if it runs; else what is here.
+Result<Found> read_step(const std::string& name, bool stacks) {
+  const auto folder = find_step_folder(name);
+  auto here = found(folder ? read_traced_step(*folder) : Result<TracedStep>(folder.error()));
+  const bool is_whole = here && here->step.recordings.size() >= here->step.size();
+  if (is_whole || !is_step_id(name) || !commands::find_program("squeue")) return here;
+  auto live = read_live_step(name, stacks);
+  if (live) return Found{std::move(live->step), std::move(live->stacks)};
+  const bool runs = live.error().code != Errc::not_found;
+  return !here && runs ? Result<Found>(live.error()) : std::move(here);
+}
+
 /// A regular file is a dump of PyTorch: our own recorders are named by their folder.
-Result<TracedStep> read_named(const std::vector<std::string>& names) {
+Result<Found> read_named(const TraceOptions& options) {
   std::error_code problem;
-  if (names.size() > 1 || std::filesystem::is_regular_file(names.front(), problem)) return read_torch_dumps(names);
-  const auto folder = find_step_folder(names.front());
-  return folder ? read_traced_step(*folder) : Result<TracedStep>(folder.error());
+  const auto& names = options.steps;
+  if (names.size() > 1 || std::filesystem::is_regular_file(names.front(), problem))
+    return found(read_torch_dumps(names));
+  return read_step(names.front(), options.stacks);
 }
 
 std::string_view without_domain(std::string_view host) { return host.substr(0, host.find('.')); }
@@ -90,31 +121,45 @@ void print_stacks(const TracedStep& step) {
   if (!elsewhere.empty()) say_elsewhere(elsewhere, first_host);
 }
 
+int show(const TraceOptions& options) {
+  const bool json = options.json || options.format == "json";
+  const bool metrics = !json && options.format == "openmetrics";
+  const auto found = read_named(options);
+  if (!found) return fail(found.error());
+  const TracedStep& step = found->step;
+  for (const std::string& problem : step.problems) std::fprintf(stderr, "aml-dist: %s\n", problem.c_str());
+  if (!options.svg.empty()) {
+    const auto written = write_file(options.svg, draw_timeline(step, options.last));
+    if (!written) return fail(written.error());
+  }
+  if (!options.export_folder.empty()) {
+    const auto written = write_torch_dumps(step, options.export_folder);
+    if (!written) return fail(written.error());
+  }
+  const std::string text = json ? to_json(step, options.last) : metrics ? to_metrics(step) : to_table(step);
+  std::fputs(text.c_str(), stdout);
+  if (options.stacks && found->stacks) std::fputs(merged_stacks(*found->stacks).c_str(), stdout);
+  else if (options.stacks) print_stacks(step);
+  return commands::exit_done;
+}
+
 }  // namespace
 
 int trace(const TraceOptions& options) {
   const bool json = options.json || options.format == "json";
-  const bool metrics = !json && options.format == "openmetrics";
-  if (options.steps.empty() && metrics) {
+  if (options.steps.empty() && !json && options.format == "openmetrics") {
     return fail(
         Error{Errc::invalid_argument, "--format openmetrics needs a step (JOBID.STEP): aml-dist trace lists them"});
   }
   if (options.steps.empty()) return list_steps(json);
-  const auto step = read_named(options.steps);
-  if (!step) return fail(step.error());
-  for (const std::string& problem : step->problems) std::fprintf(stderr, "aml-dist: %s\n", problem.c_str());
-  if (!options.svg.empty()) {
-    const auto written = write_file(options.svg, draw_timeline(*step, options.last));
-    if (!written) return fail(written.error());
+  if (options.states) return print_own_states(options.steps.front(), options.stacks);
+  for (;;) {
+    if (options.watch != 0 && commands::wants_colour(STDOUT_FILENO)) std::fputs("\x1b[H\x1b[J", stdout);
+    const int status = show(options);
+    std::fflush(stdout);
+    if (options.watch == 0 || status != commands::exit_done) return status;
+    std::this_thread::sleep_for(std::chrono::seconds(options.watch));
   }
-  if (!options.export_folder.empty()) {
-    const auto written = write_torch_dumps(*step, options.export_folder);
-    if (!written) return fail(written.error());
-  }
-  const std::string text = json ? to_json(*step, options.last) : metrics ? to_metrics(*step) : to_table(*step);
-  std::fputs(text.c_str(), stdout);
-  if (options.stacks) print_stacks(*step);
-  return commands::exit_done;
 }
 
 }  // namespace amldist::tools

@@ -11,7 +11,9 @@ namespace {
 constexpr const char* trace_examples =
     "Examples:\n"
     "  aml-dist trace                          (the steps that left recorders on this node)\n"
-    "  aml-dist trace 1234.0                   (who waits for whom in this step, running or dead)\n"
+    "  aml-dist trace 1234.0                   (who waits for whom in this step: all nodes of one that runs, the\n"
+    "                                          recorders of this node of one that is dead)\n"
+    "  aml-dist trace 1234.0 --stacks --watch 10\n"
     "  aml-dist trace /scratch/traces/1234.0 --svg timeline.svg\n"
     "  aml-dist trace /tmp/nccl_trace_rank_*   (dumps of PyTorch's own flight recorder; nothing in them is "
     "executed)\n\n"
@@ -40,7 +42,12 @@ Command add_trace(CLI::App& app) {
       ->capture_default_str();
   CLI::Option* const stacks = command->add_flag(
       "--stacks", options.stacks,
-      "Then say where each process of this node is: its Python stacks, else the states of its threads");
+      "Then say where each process of this node is: its Python stacks, else the states of its threads; of a step that "
+      "runs on other nodes too, the processes of all, those with equal stacks together");
+  command->add_flag("--states", options.states, "What a live view asks each node for")->group("");
+  command->add_option("--watch", options.watch, "Look again after so many seconds, until the step ends")
+      ->check(CLI::Range(1U, 3600U))
+      ->type_name("SECONDS");
   command->add_option("--svg", options.svg, "Draw the timeline into this file too")->type_name("FILE");
   CLI::Option* const json = command->add_flag(
       "--json", options.json, "An object with stalls, recorders and their calls; without a step, with steps");

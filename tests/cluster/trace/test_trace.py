@@ -210,3 +210,19 @@ def test_worlds_from_a_store_that_end_well_leave_nothing(cluster, worlds, workdi
                        f"--ntasks-per-node=2 {worlds('well')}")
     assert done.status == 0 and done.out.count("done") == 4, done
     assert not list(traces.iterdir())
+
+
+def test_all_nodes_of_a_running_step_are_seen_from_anywhere(cluster, program, workdir):
+    """Nobody has named a folder: each node's part is read there, by a short step beside the one that runs."""
+    step = f"srun -w node[1-2] -N2 -n4 --ntasks-per-node=2 --aml-dist=pytorch,trace {program('time.sleep(25)', 25)}"
+    look = f"{TOOL} trace $(squeue --noheader --steps --format=%i | grep -E '^[0-9]+[.][0-9]+ *$' | tail -1)"
+    done = cluster.run(f"cd {workdir} && {{ {step} & sleep 9; {look} --stacks; echo ==; {look} --json; echo ==; {TOOL} trace 999999.0; "
+                       "scancel --name srun 2>/dev/null; wait $!; }", timeout=100)
+    table, text, _ = done.out.split("==\n")
+    assert re.search(r"^step \d+\.\d+: 4 ranks, recorders of 4 on 2 nodes in memory of node\[1-2\]$", table, re.MULTILINE), done
+    assert re.search(r"^allreduce #6 .*: rank 2 \(local 0\) on node2 has not called it for \d+ s, .*; 2 ranks wait$|"
+                     r"^allreduce #6 .*: rank 2 \(local 0\) on node2 has not called it", table, re.MULTILINE), done
+    assert re.search(r"^\d ranks? \(.*\), as rank \d:\nprocess \d+", table, re.MULTILINE), done
+    assert {(each["rank"], each["host"]) for each in json.loads(text)["recorders"]} == \
+        {(0, "node1"), (1, "node1"), (2, "node2"), (3, "node2")}, done
+    assert "aml-dist: no flight recorder of '999999.0' on this node" in done.err, done

@@ -1,0 +1,214 @@
+#include "aml_dist/trace/live_step.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <optional>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include "base/os/process_tree.hpp"
+#include "base/text/hostlist.hpp"
+#include "base/text/tasks_per_node.hpp"
+#include "base/text/text.hpp"
+#include "base/time/calendar_time.hpp"
+#include "shared/exit_status.hpp"
+#include "shared/programs.hpp"
+#include "step/messages/rank_state.hpp"
+#include "trace/record/process_activity.hpp"
+#include "trace/record/process_stack.hpp"
+
+namespace amldist::tools {
+namespace {
+
+using text::concat;
+using trace::Recording;
+
+/// In what a node prints: before each state, and before each stack, which begins with its rank. Neither is in a state.
+constexpr char state_mark = '\x1e';
+constexpr char stack_mark = '\x1d';
+/// Between the two looks by which is told what a process does.
+constexpr std::chrono::milliseconds between_looks{300};
+constexpr std::chrono::milliseconds stack_patience{2000};
+
+struct StepOnNodes {
+  std::string id;     ///< "42.0"
+  std::string nodes;  ///< a host list
+};
+
+/// The steps of a job that users start; the batch script's and Slurm's own have names in place of numbers.
+std::vector<StepOnNodes> steps_in(std::string_view listed) {
+  std::vector<StepOnNodes> steps;
+  for (const std::string_view line : text::split(listed, '\n')) {
+    const auto bar = line.find('|');
+    if (bar == std::string_view::npos) continue;
+    const std::string_view id = text::trim(line.substr(0, bar));
+    if (is_step_id(id) && id.find('.') != std::string_view::npos)
+      steps.push_back({std::string(id), std::string(text::trim(line.substr(bar + 1)))});
+  }
+  return steps;
+}
+
+Result<StepOnNodes> find_step_on_nodes(const std::string& name) {
+  const std::string job = name.substr(0, name.find('.'));
+  const auto listed =
+      commands::run_program({"squeue", "--noheader", "--steps", concat({"--jobs=", job}), "--format=%i|%N"});
+  if (!listed) return listed.error();
+  auto steps = steps_in(listed->out);
+  if (name != job) std::erase_if(steps, [&](const StepOnNodes& each) { return each.id != name; });
+  if (steps.empty()) return Error{Errc::not_found, concat({"no step of ", text::quote(name), " runs"})};
+  if (steps.size() == 1) return steps.front();
+  return Error{Errc::invalid_argument,
+               concat({"job ", job, " has ", std::to_string(steps.size()), " steps that run, name one: ", steps[0].id,
+                       ", ", steps[1].id, steps.size() > 2 ? ", ..." : ""})};
+}
+
+std::string own_program() {
+  std::string path(4096, '\0');
+  const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size());
+  path.resize(static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
+  return path.empty() ? "aml-dist" : path;
+}
+
+/// One short step on the same nodes, beside what runs there; it needs nothing of what the running step holds.
+Result<std::string> ask_nodes(const StepOnNodes& step, bool stacks) {
+  constexpr std::size_t most = std::size_t{512} << 20;
+  const auto nodes = Hostlist::parse(step.nodes);
+  if (!nodes) return nodes.error();
+  const std::string count = std::to_string(nodes->size());
+  std::vector<std::string> words = {"env", "-u", "SLURM_AML_DIST", "-u", "AMLDIST_OPTION", "srun"};
+  for (const char* const word :
+       {"--overlap", "--quiet", "--mpi=none", "--cpu-bind=none", "--input=none", "--immediate=10"})
+    words.emplace_back(word);
+  words.push_back(concat({"--jobid=", step.id.substr(0, step.id.find('.'))}));
+  words.push_back(concat({"--nodelist=", step.nodes}));
+  words.push_back(concat({"--nodes=", count}));
+  words.push_back(concat({"--ntasks=", count}));
+  for (const std::string& word : {own_program(), std::string("trace"), std::string("--states"), step.id})
+    words.push_back(word);
+  if (stacks) words.emplace_back("--stacks");
+  const auto done = commands::run_program(words, {}, most);
+  if (!done) return done.error();
+  if (done->out.empty() && done->status != 0) {
+    const std::string_view said = text::trim(done->err);
+    return Error{Errc::unavailable, concat({"the nodes of step ", step.id, " could not be asked: ",
+                                            said.empty() ? "srun failed" : said.substr(0, said.find('\n'))})};
+  }
+  return done->out;
+}
+
+std::optional<std::uint32_t> told_size(std::string_view state) {
+  const auto words = text::split(state.substr(0, state.find('\n')), ' ');
+  const auto size = words.size() > 2 ? text::to_number(words[2], most_tasks) : std::nullopt;
+  return size ? std::optional(static_cast<std::uint32_t>(*size)) : std::nullopt;
+}
+
+/// Adds a state; the second one of a recorder tells what its process did since the first.
+void add_state(std::map<std::pair<std::uint32_t, std::string>, Recording>& all, std::string_view text,
+               std::int64_t now_ns) {
+  const auto size = told_size(text);
+  auto state = size ? step::parse_rank_state(text, *size, now_ns) : std::nullopt;
+  if (!state) return;
+  const std::pair key(state->rank, state->source);
+  const auto first = all.find(key);
+  if (first != all.end() && first->second.totals && state->totals)
+    state->activity = trace::activity_between(*first->second.totals, *state->totals);
+  all.insert_or_assign(key, std::move(*state));
+}
+
+void add_stack(std::map<std::uint32_t, std::string>& stacks, std::string_view text) {
+  const auto rank = text::to_number(text.substr(0, text.find('\n')), most_tasks);
+  if (rank && text.find('\n') != std::string_view::npos)
+    stacks.insert_or_assign(static_cast<std::uint32_t>(*rank), std::string(text.substr(text.find('\n') + 1)));
+}
+
+LiveStep read_answers(std::string_view answers, std::int64_t now_ns) {
+  LiveStep live;
+  std::map<std::pair<std::uint32_t, std::string>, Recording> all;
+  while (!answers.empty()) {
+    const char mark = answers.front();
+    const auto end = std::min(answers.find_first_of("\x1e\x1d", 1), answers.size());
+    const std::string_view text = answers.substr(1, end - 1);
+    if (mark == state_mark) add_state(all, text, now_ns);
+    else if (mark == stack_mark) add_stack(live.stacks, text);
+    answers.remove_prefix(end);
+  }
+  for (auto& [key, recording] : all) live.step.recordings.push_back(std::move(recording));
+  return live;
+}
+
+void print_states(const TracedStep& step) {
+  const auto processes = all_processes();
+  for (Recording recording : step.recordings) {
+    recording.totals = trace::totals_of(recording.pid, processes);
+    std::printf("%c%s", state_mark, step::to_rank_state(recording, calendar_ns()).c_str());
+  }
+}
+
+}  // namespace
+
+bool is_step_id(std::string_view name) noexcept {
+  const auto parts = text::split(name, '.');
+  return parts.size() <= 2 && std::ranges::all_of(parts, [](std::string_view part) {
+           return text::to_number(part, 0xffffffffU).has_value();
+         });
+}
+
+Result<LiveStep> read_live_step(const std::string& name, bool stacks) {
+  const auto step = find_step_on_nodes(name);
+  if (!step) return step.error();
+  const auto answers = ask_nodes(*step, stacks);
+  if (!answers) return answers.error();
+  const std::int64_t now = calendar_ns();
+  LiveStep live = read_answers(*answers, now);
+  if (live.step.recordings.empty())
+    return Error{Errc::unavailable, concat({"step ", step->id,
+                                            " runs, and no rank of it has recorded a call: start it with "
+                                            "the key trace or hang= (aml_dist(7))"})};
+  for (Recording& each : live.step.recordings) each.job = step->id;
+  live.step.folder = "memory of " + step->nodes;
+  live.step.now_ns = now;
+  live.step.stalls = trace::find_stalls(live.step.recordings);
+  live.step.hang = trace::diagnose_hang(live.step.recordings);
+  return live;
+}
+
+int print_own_states(const std::string& step, bool stacks) {
+  const auto folder = find_step_folder(step);
+  const auto read = folder ? read_traced_step(*folder) : Result<TracedStep>(folder.error());
+  if (!read) return commands::exit_done;  // no rank of it is here, or none records
+  print_states(*read);
+  std::fflush(stdout);
+  std::this_thread::sleep_for(between_looks);
+  const auto again = read_traced_step(*folder);
+  if (again) print_states(*again);
+  const auto& all = read->recordings;
+  for (std::size_t i = 0; stacks && i < all.size(); ++i) {
+    const bool is_last = i + 1 == all.size() || all[i + 1].rank != all[i].rank;  // PyTorch's recorder says most
+    if (!is_last || all[i].writer == trace::Writer::gone) continue;
+    Recording recording = all[i];
+    recording.path = concat({read->folder, "/", recording.path});
+    std::printf("%c%u\n%s", stack_mark, recording.rank, trace::stack_of(recording, stack_patience).c_str());
+  }
+  return commands::exit_done;
+}
+
+std::string merged_stacks(const std::map<std::uint32_t, std::string>& stacks) {
+  // The number of the process is each rank's own.
+  const auto common = [](std::string_view stack) { return stack.substr(std::min(stack.find('\n'), stack.size())); };
+  std::map<std::string_view, std::vector<std::uint32_t>> ranks;
+  for (const auto& [rank, stack] : stacks) ranks[common(stack)].push_back(rank);
+  std::vector<std::pair<std::string_view, std::vector<std::uint32_t>>> sorted(ranks.begin(), ranks.end());
+  std::ranges::stable_sort(sorted, [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
+  std::string out;
+  for (const auto& [stack, own] : sorted) {
+    out += concat({"\n", text::count(own.size(), "rank"), " (", trace::compress_ranks(own), "), as rank ",
+                   std::to_string(own.front()), ":\n", stacks.at(own.front())});
+  }
+  return out;
+}
+
+}  // namespace amldist::tools
