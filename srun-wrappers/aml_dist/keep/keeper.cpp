@@ -423,8 +423,8 @@ class Keeper {
                           (!state_.history.empty() && state_.history.back().cause == Cause::cancelled) ||
                           (!state_.history.empty() && state_.history.back().cause == Cause::preempted);
     // A job that is preempted or requeued by others comes back; one that is cancelled does not.
-    const bool comes_back =
-        is_requeued_ || (by_slurm && job_.may_requeue && job_field(job_.run.job, "JobState") != "CANCELLED");
+    const auto restarts = text::to_number(by_slurm ? job_field(job_.run.job, "Restarts") : std::string(), UINT32_MAX);
+    const bool comes_back = is_requeued_ || (job_.may_requeue && restarts.value_or(0) > job_.run.restarts);
     if (!comes_back) ::unlink(state_file_.c_str());
     return status;
   }

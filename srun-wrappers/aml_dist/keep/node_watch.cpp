@@ -120,12 +120,4 @@ std::vector<std::string> SilenceWatch::look() {
   return gone;
 }
 
-std::vector<std::string> SilenceWatch::unheard() const {
-  std::vector<std::string> out;
-  for (const auto& [name, machine] : machines_) {
-    if (!heard_.contains(name)) out.push_back(name);
-  }
-  return out;
-}
-
 }  // namespace amldist::keep

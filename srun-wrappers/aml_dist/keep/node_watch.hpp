@@ -44,10 +44,8 @@ class SilenceWatch {
 
   /// Asks all; the machines that have been silent for `patience` since their first silence.
   [[nodiscard]] std::vector<std::string> look();
-  /// Machines that never answered so far.
-  [[nodiscard]] std::vector<std::string> unheard() const;
 
-  static constexpr std::chrono::milliseconds patience{6500};
+  static constexpr std::chrono::milliseconds patience{6000};
 
  private:
   Machines machines_;

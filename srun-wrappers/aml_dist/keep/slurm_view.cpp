@@ -1,11 +1,9 @@
 #include "aml_dist/keep/slurm_view.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <chrono>
 
+#include "base/net/own_network.hpp"
 #include "base/os/child_process.hpp"
 #include "base/text/text.hpp"
 
@@ -105,10 +103,8 @@ std::optional<std::string> parse_step(std::string_view text, std::string_view ho
 }
 
 std::optional<std::string> step_of(std::uint32_t job, pid_t srun) {
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) return std::nullopt;
   const auto answer = ask({"scontrol", "-o", "show", "step", std::to_string(job)});
-  return answer ? parse_step(answer->text, host.data(), srun) : std::nullopt;
+  return answer ? parse_step(answer->text, own_host_name(), srun) : std::nullopt;
 }
 
 Result<void> shrink_job(std::uint32_t job, std::span<const std::string> nodes, const std::string& folder) {

@@ -85,17 +85,17 @@ Result<EndOfStart> WatchedStart::run() {
   auto srun = ChildProcess::start({.words = facts_.words});
   if (!srun) return srun.error();
   srun_.emplace(std::move(*srun));
-  next_look_ = next_question_ = Clock::now();
+  began_ = next_look_ = next_question_ = Clock::now();
   std::optional<int> status;
   while (!(status = srun_->poll())) {
     take_signal();
     if (ends_ || end_.signal) continue;
     if (is_due(next_look_, seconds(1))) {
       look_at_machines();
-      look_at_connections();
+      if (!ends_) look_at_connections();
     }
     if (is_due(next_question_, seconds(std::clamp(facts_.slurm.slurmd_timeout / 10, 3U, 30U)))) ask_slurmctld();
-    look_at_record();
+    if (!ends_) look_at_record();
   }
   end_.status = *status;
   end_.record = read_record();
@@ -133,6 +133,11 @@ void WatchedStart::look_at_machines() {
 
 /// Only srun knows soon that the processes on a node have gone: its connection for their output closes.
 void WatchedStart::look_at_connections() {
+  constexpr seconds to_connect{3};
+  if (!has_assumed_ && Clock::now() >= began_ + to_connect) {  // what went before it was seen is asked for once
+    has_assumed_ = true;
+    for (const auto& [name, machine] : machines_) connected_.insert(machine.address.to_string());
+  }
   const auto now = connected_addresses(srun_->id());
   Machines lost;
   for (const auto& [name, machine] : machines_) {

@@ -82,6 +82,8 @@ class WatchedStart {
   std::optional<ChildProcess> srun_;
   EndOfStart end_;
   std::set<std::string> connected_;
+  bool has_assumed_ = false;  ///< that srun was connected with all nodes
+  Clock::time_point began_{};
   Clock::time_point next_look_{};
   Clock::time_point next_question_{};
   std::optional<Clock::time_point> failed_at_;  ///< when the record said that a rank failed
