@@ -41,7 +41,7 @@ _aml_dist() {
     COMPREPLY=()
     ((COMP_CWORD == 0)) || previous=${COMP_WORDS[COMP_CWORD - 1]}
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W 'bench check check-config doctor exec explain order ray stop trace --help --version' -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W 'bench check check-config doctor exec explain keep order ray stop trace --help --version' -- "$current")
         return
     fi
 
@@ -81,6 +81,18 @@ _aml_dist() {
         --svg) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
         --export-fr) mapfile -t COMPREPLY < <(compgen -d -- "$current") ;;
         *) mapfile -t COMPREPLY < <(compgen -W '--last --svg --json --format --stacks --watch --export-fr --help' -- "$current"; compgen -f -- "$current") ;;
+        esac
+        return
+    fi
+
+    if [[ ${COMP_WORDS[1]} == keep ]]; then
+        local keep='--spares --retries --per-hour --min-nodes --no-restart-on --checkpoints --progress --grace --requeue --health --json --help --'
+        case $previous in
+        --health) mapfile -t COMPREPLY < <(compgen -W 'off quick bench' -- "$current") ;;
+        --checkpoints) mapfile -t COMPREPLY < <(compgen -d -- "$current") ;;
+        --progress) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+        --spares | --retries | --per-hour | --min-nodes | --no-restart-on | --grace) ;;
+        *) mapfile -t COMPREPLY < <(compgen -W "$keep" -- "$current") ;;
         esac
         return
     fi

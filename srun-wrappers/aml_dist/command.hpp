@@ -25,6 +25,8 @@ struct Command {
 [[nodiscard]] Command add_check_config(CLI::App& app);
 [[nodiscard]] Command add_doctor(CLI::App& app);
 [[nodiscard]] Command add_explain(CLI::App& app);
+/// `step`: the words behind the first "--".
+[[nodiscard]] Command add_keep(CLI::App& app, std::vector<std::string> step);
 [[nodiscard]] Command add_order(CLI::App& app);
 /// `driver`: the words behind the first "--".
 [[nodiscard]] Command add_ray(CLI::App& app, std::vector<std::string> driver);

@@ -5,7 +5,6 @@
 #include <exception>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "aml_dist/command.hpp"
@@ -18,20 +17,21 @@ namespace {
 
 using amldist::tools::Command;
 
-/// The words behind the first "--" of `aml-dist ray`, cut off: they are a command and must not be parsed.
-std::vector<std::string> cut_driver(int& argc, char** argv) {
-  if (argc < 2 || std::string_view(argv[1]) != "ray") return {};
+/// The words behind the first "--" of `aml-dist ray` and `aml-dist keep`, cut off: they are a command and must not be
+/// parsed.
+std::vector<std::string> cut_command(int& argc, char** argv) {
+  if (argc < 2 || (std::string_view(argv[1]) != "ray" && std::string_view(argv[1]) != "keep")) return {};
   char** const end = argv + argc;
   char** const mark = std::find(argv + 2, end, std::string_view("--"));
   argc = static_cast<int>(mark - argv);
   return {mark == end ? end : mark + 1, end};
 }
 
-std::vector<Command> add_commands(CLI::App& app, std::vector<std::string> driver) {
+std::vector<Command> add_commands(CLI::App& app, const std::vector<std::string>& words) {
   using namespace amldist::tools;
-  std::vector<Command> commands = {add_explain(app),      add_doctor(app), add_check(app),
-                                   add_check_config(app), add_bench(app),  add_ray(app, std::move(driver)),
-                                   add_order(app),        add_stop(app),   add_trace(app)};
+  std::vector<Command> commands = {add_explain(app), add_doctor(app),      add_check(app),      add_check_config(app),
+                                   add_bench(app),   add_keep(app, words), add_ray(app, words), add_order(app),
+                                   add_stop(app),    add_trace(app)};
   // Only for the list in --help: what follows `exec` is somebody's command and must not be parsed.
   app.add_subcommand("exec", "Expand $RANK and its like in a command's arguments, then start it");
   return commands;
@@ -53,7 +53,7 @@ int run(int argc, char** argv) {
   CLI::App app("aml-dist: explain, diagnose, verify and measure distributed steps on Slurm");
   app.set_version_flag("--version", std::string("aml-dist ") + AMLDIST_VERSION);
   app.require_subcommand(1);
-  const std::vector<Command> commands = add_commands(app, cut_driver(argc, argv));
+  const std::vector<Command> commands = add_commands(app, cut_command(argc, argv));
   if (const std::string unknown = unknown_command(app, argc > 1 ? argv[1] : ""); !unknown.empty()) {
     std::fprintf(stderr, "aml-dist: %s\n", unknown.c_str());
     return amldist::commands::exit_usage;

@@ -16,7 +16,7 @@ SOURCES = [path for folder in ("libdist", "spank", "srun-wrappers") for path in 
 # Variables that aml-dist sets for itself and reads back: no settings.
 MARKS = {"AMLDIST_BACKEND", "AMLDIST_HIDDEN_", "AMLDIST_HIDDEN_PMIX_NAMESPACE", "AMLDIST_HIDDEN_PMIX_RANK",
          "AMLDIST_HIDDEN_SLURM_NPROCS", "AMLDIST_HIDDEN_SLURM_NTASKS", "AMLDIST_HIDDEN_SLURM_STEP_ID", "AMLDIST_END_RECORD", "AMLDIST_JOB_RECORD",
-         "AMLDIST_OPTION",
+         "AMLDIST_KEEP", "AMLDIST_OPTION", "AMLDIST_RESTART",
          "AMLDIST_STAMP"}
 
 

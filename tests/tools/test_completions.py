@@ -38,6 +38,8 @@ LINES = [
     ("aml-dist explain --aml-dist=tensorflow,worker_count=2,ev", "evaluator_count="),
     ("aml-dist check --pol", "--policy"),
     ("aml-dist bench --op allr", "allreduce"),
+    ("aml-dist keep --sp", "--spares"),
+    ("aml-dist keep --health qu", "quick"),
     ("aml-dist trace --la", "--last"),
     ("aml-dist trace --format open", "openmetrics"),
 ]

@@ -56,6 +56,9 @@ class ChildProcess {
   /// Waits at most 100 ms for a killed child; one in an uninterruptible call is left to the process that inherits it.
   ~ChildProcess();
 
+  /// Its number; -1 once it has been waited for.
+  [[nodiscard]] pid_t id() const noexcept { return id_; }
+
   /// Sends a signal to a child that was not waited for, and to no other process: not even where somebody else in this
   /// process has waited for it and its number is in use again (slurmstepd waits for every child that it finds).
   void kill(int signal) const noexcept;

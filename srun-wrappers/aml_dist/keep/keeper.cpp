@@ -1,0 +1,489 @@
+#include "aml_dist/keep/keeper.hpp"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "aml_dist/keep/job_state.hpp"
+#include "aml_dist/keep/progress.hpp"
+#include "aml_dist/keep/slurm_view.hpp"
+#include "aml_dist/keep/watched_start.hpp"
+#include "base/os/environment.hpp"
+#include "base/os/whole_file.hpp"
+#include "base/text/hostlist.hpp"
+#include "base/text/text.hpp"
+#include "base/time/calendar_time.hpp"
+#include "shared/allocation.hpp"
+#include "shared/exit_status.hpp"
+#include "shared/terminal.hpp"
+
+namespace amldist::keep {
+namespace {
+
+using nlohmann::json;
+using std::chrono::seconds;
+using text::concat;
+
+constexpr const char* nested_mark = "AMLDIST_KEEP";
+constexpr int shells_offset = 128;
+
+void say(const std::string& sentence) { commands::say(concat({"keep: ", sentence})); }
+
+Error refusal(std::string sentence) { return {Errc::invalid_argument, concat({"keep: ", sentence})}; }
+
+std::int64_t now_s() { return calendar_ns() / 1'000'000'000; }
+
+std::uint32_t number(const char* name) {
+  return static_cast<std::uint32_t>(text::to_number(own_variable(name).value_or(""), UINT32_MAX).value_or(0));
+}
+
+/// The job around this process.
+struct Job {
+  JobRun run;
+  std::vector<std::string> nodes;
+  bool is_batch = false;
+  bool may_requeue = false;
+};
+
+Result<Job> read_job() {
+  if (own_variable(nested_mark))
+    return refusal("it runs below another aml-dist keep already, which starts the step again: give one of them");
+  if (number("SLURM_HET_SIZE") > 1)
+    return refusal("a heterogeneous job cannot be kept: its components have nodes of their own");
+  const auto context = commands::find_job_context();
+  if (!context || *context == commands::JobContext::task)
+    return refusal("it starts steps, and runs in a step itself: take away the srun in front of it");
+  if (*context == commands::JobContext::outside)
+    return refusal("there is no job here: write it into a batch script, or start it under salloc");
+  Job job;
+  job.run = {own_variable("SLURM_CLUSTER_NAME").value_or(""), number("SLURM_JOB_ID"), number("SLURM_RESTART_COUNT")};
+  const auto nodes = Hostlist::parse(own_variable("SLURM_JOB_NODELIST").value_or(""));
+  if (!nodes || nodes->empty()) return refusal("SLURM_JOB_NODELIST does not name the job's nodes");
+  job.nodes = nodes->expand();
+  job.is_batch = job_field(job.run.job, "BatchFlag") == "1";
+  job.may_requeue = job.is_batch && job_field(job.run.job, "Requeue") == "1";
+  return job;
+}
+
+/// One keep for each job: the name of a socket, which goes with its process.
+Result<FileDescriptor> claim_job(std::uint32_t job) {
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un name = {};
+  name.sun_family = AF_UNIX;
+  const std::string text = concat({"aml-dist-keep-", std::to_string(::geteuid()), "-", std::to_string(job)});
+  std::memcpy(name.sun_path + 1, text.data(), text.size());  // abstract: no file
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&name), length) == 0) return socket;
+  return refusal(
+      concat({"another aml-dist keep of job ", std::to_string(job), " runs here: start one after the other"}));
+}
+
+/// A folder of this process's, removed with it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = own_variable("TMPDIR").value_or("/tmp") + "/aml-dist-keep-XXXXXX";
+    if (::mkdtemp(pattern.data()) != nullptr) path_ = pattern;
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+class Keeper {
+ public:
+  Keeper(KeepOptions options, Job job, SrunLine line, std::string folder)
+      : options_(std::move(options)), job_(std::move(job)), line_(std::move(line)), folder_(std::move(folder)) {}
+
+  int run() {
+    state_file_ = std::filesystem::current_path() / state_file_of(job_.run);
+    if (auto status = remember(); !status) return commands::fail(status.error());
+    if (auto status = plan(); !status) return commands::fail(status.error());
+    ::setenv(nested_mark, std::to_string(job_.run.job).c_str(), 1);
+    if (const auto ended = choose_first()) return finish(*ended);
+    for (;;) {
+      if (auto status = start(); !status) return commands::fail(status.error());
+      const Decision decision = decide(options_.limits, state_.history, nodes_);
+      tell(decision, state_.history.back());
+      if (const auto ended = follow(decision)) return finish(*ended);
+      if (const auto ended = renew()) return finish(*ended);
+    }
+  }
+
+ private:
+  /// What earlier runs of this job left.
+  Result<void> remember() {
+    auto earlier = read_state(state_file_, job_.run);
+    if (!earlier && earlier.error().code != Errc::not_found) {
+      say(concat({earlier.error().message, ": it is not used"}));
+    } else if (earlier) {
+      state_ = std::move(*earlier);
+      if (state_.runs)
+        state_.history.push_back({.cause = Cause::node_down,
+                                  .blamed = {state_.batch_host},
+                                  .evidence = "Slurm requeued the job",
+                                  .status = 1,
+                                  .ended = now_s(),
+                                  .ran = 60});
+      say(concat({"the job was requeued: ", text::count(state_.history.size(), "start"), " so far",
+                  state_.excluded.empty() ? "" : ", without ", names_of(state_.excluded)}));
+      if (state_.history.size() > options_.limits.retries)
+        return Error{Errc::unavailable,
+                     concat({"keep: all of --retries=", std::to_string(options_.limits.retries), " are used"})};
+    }
+    state_.batch_host = own_variable("SLURMD_NODENAME").value_or("");
+    state_.runs = true;
+    if (auto status = save(); !status && options_.limits.requeue)
+      return Error{Errc::unavailable, concat({"keep: ", status.error().message, ": --requeue needs it"})};
+    else if (!status) say(concat({status.error().message, ": after a requeue the budget would begin anew"}));
+    return {};
+  }
+
+  Result<void> save() const { return job_.may_requeue ? write_state(state_file_, job_.run, state_) : Result<void>(); }
+
+  /// How many nodes the step has.
+  Result<void> plan() {
+    const auto all = static_cast<std::uint32_t>(job_.nodes.size());
+    const std::string have = concat({"the job has ", text::count(all, "node")});
+    if (options_.spares >= all)
+      return refusal(
+          concat({"--spares=", std::to_string(options_.spares), ", but ", have, ": allocate more nodes than spares"}));
+    wanted_ = line_.nodes() != 0 ? line_.nodes() : all - options_.spares;
+    if (wanted_ + options_.spares > all)
+      return refusal(
+          concat({"srun's --nodes=", std::to_string(wanted_), " and --spares=", std::to_string(options_.spares),
+                  " make ", std::to_string(wanted_ + options_.spares), " nodes, but ", have}));
+    if (options_.limits.min_nodes > wanted_)
+      return refusal(concat({"--min-nodes=", std::to_string(options_.limits.min_nodes), ", but the step has ",
+                             text::count(wanted_, "node")}));
+    if (options_.limits.requeue && !job_.may_requeue)
+      return refusal(job_.is_batch ? "--requeue, but Slurm may not requeue this job: add #SBATCH --requeue"
+                                   : "--requeue needs a batch job");
+    if (!options_.checkpoints.empty() && !std::filesystem::is_directory(options_.checkpoints))
+      return Error{Errc::not_found, concat({"keep: --checkpoints ", text::quote(options_.checkpoints),
+                                            " is not a folder: make it before"})};
+    numbers_ = slurm_numbers();
+    return line_.share_out(all, wanted_, options_.limits.min_nodes != 0, process_environment());
+  }
+
+  [[nodiscard]] std::string progress() const {
+    if (!options_.progress.empty()) return progress_of(options_.progress);
+    return options_.checkpoints.empty() ? std::string() : newest_below(options_.checkpoints);
+  }
+  [[nodiscard]] bool watches_progress() const { return !options_.progress.empty() || !options_.checkpoints.empty(); }
+
+  /// Nodes that should not be used, each with the reason.
+  std::map<std::string, std::string> unfit(const std::vector<std::string>& nodes) {
+    std::map<std::string, std::string> out;
+    std::vector<std::string> fine;
+    const auto states = node_states(nodes);
+    const Machines machines = machines_of(states, numbers_.slurmd_port);
+    const auto deaf = deaf_slurmds(machines);
+    for (const std::string& node : nodes) {
+      const auto state = states.find(node);
+      if (state != states.end() && !state->second.is_usable())
+        out.emplace(node, concat({"Slurm says ", state->second.word}));
+      else if (contains(deaf, node) && deaf.size() < machines.size()) out.emplace(node, "its slurmd does not answer");
+      else fine.push_back(node);
+    }
+    const NodeHealth health = check_nodes(fine, options_.health, folder_);
+    if (!health.silent.empty())
+      say(concat({"the check of ", names_of(health.silent), " has not answered: used all the same"}));
+    out.insert(health.sick.begin(), health.sick.end());
+    return out;
+  }
+
+  /// The nodes of the first start.
+  std::optional<int> choose_first() {
+    std::vector<std::string> usable;
+    for (const std::string& node : job_.nodes) {
+      if (!contains(state_.excluded, node)) usable.push_back(node);
+    }
+    for (const auto& [node, reason] : unfit(usable)) {
+      say(concat({node, " is not used: ", reason}));
+      state_.excluded.push_back(node);
+      std::erase(usable, node);
+    }
+    const auto count = std::min<std::size_t>(usable.size(), wanted_);
+    nodes_.step.assign(usable.begin(), usable.begin() + static_cast<std::ptrdiff_t>(count));
+    nodes_.spares.assign(usable.begin() + static_cast<std::ptrdiff_t>(count), usable.end());
+    if (count == wanted_) return std::nullopt;
+    return do_without(state_.excluded,
+                      concat({"only ", text::count(count, "node"), " of ", std::to_string(wanted_), " can be used"}));
+  }
+
+  /// Before the next start: its nodes must be fit.
+  std::optional<int> renew() {
+    std::vector<std::string> fresh = nodes_.step;
+    while (!fresh.empty()) {
+      const auto sick = unfit(fresh);
+      if (sick.empty()) return std::nullopt;
+      std::vector<std::string> gone;
+      std::string why;
+      for (const auto& [node, reason] : sick) {
+        gone.push_back(node);
+        why += concat({why.empty() ? "" : "; ", node, ": ", reason});
+      }
+      const std::vector<std::string> before = nodes_.step;
+      if (const auto ended = do_without(gone, why)) return ended;
+      fresh.clear();
+      std::ranges::copy_if(nodes_.step, std::back_inserter(fresh),
+                           [&](const std::string& each) { return !contains(before, each); });
+    }
+    return std::nullopt;
+  }
+
+  /// Nodes that are unfit before a start: the same table, without cost to the budget.
+  std::optional<int> do_without(const std::vector<std::string>& gone, const std::string& why) {
+    Limits limits = options_.limits;
+    limits.retries = UINT32_MAX;
+    limits.per_hour = 0;
+    Nodes nodes = nodes_;
+    if (nodes.step.size() < wanted_) nodes.step.insert(nodes.step.end(), gone.begin(), gone.end());
+    const Start unhealthy{
+        .cause = Cause::node_unhealthy, .blamed = gone, .evidence = why, .status = commands::exit_failed, .ran = 60};
+    const Decision decision = decide(limits, {&unhealthy, 1}, nodes);
+    tell(decision, unhealthy);
+    nodes_.step = nodes.step;
+    return follow(decision, commands::exit_failed);
+  }
+
+  Result<void> start() {
+    const auto restart = std::to_string(state_.history.size());
+    const std::string before = progress();
+    const std::string record = folder_ + "/end";
+    for (const char* const name : {"AMLDIST_RESTART", "TORCHELASTIC_RESTART_COUNT"}) ::setenv(name, restart.c_str(), 1);
+    const auto users_record = own_variable(step::end_record_variable);
+    ::setenv(step::end_record_variable, record.c_str(), 1);
+    tell_start(restart);
+    WatchedStart watched({.job = job_.run.job,
+                          .words = line_.words_for(choice(), process_environment()),
+                          .record = record,
+                          .nodes = nodes_.step,
+                          .allocation = job_.nodes,
+                          .slurm = numbers_,
+                          .grace = options_.grace,
+                          .folder = folder_},
+                         signals_, say);
+    const std::int64_t began = now_s();
+    auto end = watched.run();
+    if (users_record) ::setenv(step::end_record_variable, users_record->c_str(), 1);
+    else ::unsetenv(step::end_record_variable);
+    if (!end) return Error{end.error().code, concat({"keep: ", end.error().message})};
+    if (users_record && end->record) static_cast<void>(append_line(*users_record, end->record->to_line()));
+    overlaps_ = overlaps_ || end->still_holds;
+    for (const std::string& node : end->gone) {
+      if (!end->still_holds) std::erase(job_.nodes, node);
+    }
+    Start start = judge(*end, now_s() - began);
+    if (watches_progress()) {
+      const std::string after = progress();
+      start.advanced = !after.empty() && after != before;
+    }
+    state_.history.push_back(std::move(start));
+    static_cast<void>(save());
+    return {};
+  }
+
+  [[nodiscard]] SrunLine::Choice choice() const {
+    const auto place = [this](const std::string& node) { return std::ranges::find(job_.nodes, node); };
+    const bool sorted = std::ranges::is_sorted(nodes_.step, {}, place);
+    return {nodes_.step, !sorted, options_.grace.count() == 0, overlaps_};
+  }
+
+  /// The facts of a start that has ended.
+  [[nodiscard]] Start judge(const EndOfStart& end, std::int64_t ran) const {
+    Start start{.status = end.status, .ended = now_s(), .ran = ran};
+    if (end.signal) {
+      start.cause = Cause::cancelled;
+      start.evidence = concat({"signal ", std::to_string(*end.signal)});
+      if (start.status == 0) start.status = shells_offset + *end.signal;
+    } else if (!end.gone.empty()) {
+      start.cause = Cause::node_down;
+      start.blamed = end.gone;
+      start.evidence = end.why;
+    } else if (end.record) {
+      read_record(*end.record, start);
+    } else {
+      read_status(start);
+    }
+    if (start.cause != Cause::done && start.status == 0) start.status = commands::exit_failed;
+    if (start.blamed.empty()) blame_lost_nodes(start);
+    return start;
+  }
+
+  static void read_record(const step::EndRecord& record, Start& start) {
+    start.cause = record.cause;
+    start.node = record.node;
+    start.failure = failure_of(record);
+    start.evidence = record.evidence;
+    start.blamed = record.nodes_blamed;
+    start.rank_status = record.rank ? record.shell_status() : 0;
+    const bool of_node = !record.rank && !record.node.empty();
+    if (start.blamed.empty() && of_node) start.blamed = {record.node};
+  }
+
+  /// srun made no step with the option: it is its own fault, or the line has no option.
+  void read_status(Start& start) const {
+    constexpr std::int64_t at_once = 5;
+    const std::string status = concat({"srun ended with status ", std::to_string(start.status)});
+    start.failure = status;
+    if (start.status == 0) start.cause = Cause::done;
+    else if (line_.has_kind() && start.ran < at_once) start.cause = Cause::refused;
+    start.evidence = start.cause == Cause::refused ? concat({status, " and started no step"}) : status;
+  }
+
+  /// Without a verdict, or where the failed rank's node is down or drained, Slurm's word about the nodes counts.
+  void blame_lost_nodes(Start& start) const {
+    const bool is_known = start.cause == Cause::done || start.cause == Cause::cancelled ||
+                          start.cause == Cause::time_limit || start.cause == Cause::preempted;
+    if (is_known) return;
+    std::string words;
+    for (const auto& [node, state] : node_states(nodes_.step)) {
+      const bool of_rank = node == start.node;
+      if (of_rank ? state.is_usable() : !state.is_down()) continue;
+      start.blamed.push_back(node);
+      words += concat({words.empty() ? "" : ", ", node, " is ", state.word});
+    }
+    if (start.blamed.empty()) return;
+    start.cause = Cause::node_down;
+    start.evidence = concat({start.evidence, start.evidence.empty() ? "" : "; ", "Slurm says that ", words});
+  }
+
+  /// Does what was decided, up to the next start. A status: that is the end.
+  std::optional<int> follow(const Decision& decision, int status) {
+    for (const std::string& node : decision.excluded) {
+      if (!contains(state_.excluded, node)) state_.excluded.push_back(node);
+    }
+    if (decision.action == Action::end) return status;
+    if (decision.action == Action::requeue) return requeue(status);
+    nodes_.step = without(nodes_, decision.excluded);
+    std::erase_if(nodes_.spares, [&](const std::string& each) {
+      return contains(nodes_.step, each) || contains(decision.excluded, each);
+    });
+    static_cast<void>(save());
+    return wait(decision.wait);
+  }
+  std::optional<int> follow(const Decision& decision) { return follow(decision, state_.history.back().status); }
+
+  /// Between two starts. A signal ends keep.
+  std::optional<int> wait(seconds length) {
+    const auto until = Clock::now() + length;
+    do {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+      const auto signal =
+          signals_.wait(std::clamp<std::chrono::milliseconds>(left, std::chrono::milliseconds(0), seconds(1)));
+      if (!signal || !asks_to_end(signal->number)) continue;
+      say(concat({"signal ", std::to_string(signal->number), ": it is not started again"}));
+      was_cancelled_ = true;
+      return shells_offset + signal->number;
+    } while (Clock::now() < until);
+    return std::nullopt;
+  }
+
+  /// Slurm ends this job's processes soon after; meanwhile the job that waits gets its exclusions.
+  std::optional<int> requeue(int status) {
+    state_.runs = false;
+    if (auto saved = save(); !saved) {
+      say(concat({saved.error().message, ": the job is not requeued"}));
+      return status;
+    }
+    if (auto done = requeue_job(job_.run.job); !done) {
+      say(concat({"the job cannot go back to the queue: ", done.error().message}));
+      return status;
+    }
+    is_requeued_ = true;
+    constexpr int attempts = 20;
+    constexpr std::chrono::milliseconds pause{200};
+    bool excluded = false;
+    for (int i = 0; i < attempts && !excluded; ++i) {
+      excluded = static_cast<bool>(exclude_nodes(job_.run.job, state_.excluded));
+      static_cast<void>(signals_.wait(pause));
+    }
+    return status;
+  }
+
+  int finish(int status) {
+    const bool by_slurm = was_cancelled_ ||
+                          (!state_.history.empty() && state_.history.back().cause == Cause::cancelled) ||
+                          (!state_.history.empty() && state_.history.back().cause == Cause::preempted);
+    // A job that is preempted or requeued by others comes back; one that is cancelled does not.
+    const auto restarts = text::to_number(by_slurm ? job_field(job_.run.job, "Restarts") : std::string(), UINT32_MAX);
+    const bool comes_back = is_requeued_ || (job_.may_requeue && restarts.value_or(0) > job_.run.restarts);
+    if (!comes_back) ::unlink(state_file_.c_str());
+    return status;
+  }
+
+  void tell_start(const std::string& restart) const {
+    say(concat({"start ", restart, " on ", names_of(nodes_.step),
+                nodes_.spares.empty() ? "" : ", spare: ", names_of(nodes_.spares)}));
+    if (options_.json)
+      print_json(
+          {{"event", "start"}, {"restart", state_.history.size()}, {"nodes", nodes_.step}, {"spares", nodes_.spares}});
+  }
+
+  void tell(const Decision& decision, const Start& start) const {
+    if (!decision.sentence.empty()) say(decision.sentence);
+    if (!options_.json) return;
+    print_json({{"event", "decision"},
+                {"action", to_string(decision.action)},
+                {"cause", step::to_string(start.cause)},
+                {"node", start.node},
+                {"status", start.status},
+                {"excluded", decision.excluded},
+                {"wait", decision.wait.count()},
+                {"sentence", decision.sentence}});
+  }
+
+  static void print_json(json event) {
+    event["schema"] = 1;
+    event["time"] = now_s();
+    static_cast<void>(commands::print(event.dump(-1, ' ', true, json::error_handler_t::replace) + "\n"));
+  }
+
+  KeepOptions options_;
+  Job job_;
+  SrunLine line_;
+  std::string folder_;
+  std::string state_file_;
+  Signals signals_;
+  SlurmNumbers numbers_;
+  JobState state_;
+  Nodes nodes_;
+  std::uint32_t wanted_ = 0;
+  bool overlaps_ = false;
+  bool was_cancelled_ = false;
+  bool is_requeued_ = false;
+};
+
+}  // namespace
+
+int keep_alive(KeepOptions options) {
+  auto line = SrunLine::parse(options.words);
+  if (!line) return commands::fail(line.error());
+  auto job = read_job();
+  if (!job) return commands::fail(job.error());
+  const auto claim = claim_job(job->run.job);
+  if (!claim) return commands::fail(claim.error());
+  const TemporaryFolder folder;
+  if (folder.path().empty())
+    return commands::fail({Errc::unavailable, "keep: no folder can be made in TMPDIR or /tmp"});
+  return Keeper(std::move(options), std::move(*job), std::move(*line), folder.path()).run();
+}
+
+}  // namespace amldist::keep

@@ -1,0 +1,130 @@
+#include "aml_dist/keep/slurm_view.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/net/own_network.hpp"
+#include "base/os/child_process.hpp"
+#include "base/text/text.hpp"
+
+namespace amldist::keep {
+namespace {
+
+using text::concat;
+
+/// A command of Slurm's; nullopt: it has not answered in time.
+std::optional<ChildOutput> ask(std::vector<std::string> words, std::chrono::seconds limit = std::chrono::seconds(5)) {
+  constexpr std::size_t most = std::size_t{64} << 20;
+  auto output = output_of({.words = std::move(words)}, Clock::now() + limit, most);
+  return output ? std::optional(std::move(*output)) : std::nullopt;
+}
+
+std::string joined(std::span<const std::string> names) {
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  return text::join(views, ",");
+}
+
+/// The value of "NAME=VALUE" in a line of scontrol's; blanks end it.
+std::string_view field(std::string_view line, std::string_view name) {
+  for (std::size_t at = line.find(name); at != std::string_view::npos; at = line.find(name, at + 1)) {
+    if (at != 0 && line[at - 1] != ' ') continue;
+    const std::string_view rest = line.substr(at + name.size());
+    return rest.substr(0, rest.find(' '));
+  }
+  return {};
+}
+
+Result<void> command(std::vector<std::string> words) {
+  const std::string name = concat({words[0], " ", words[1]});
+  constexpr std::chrono::seconds limit{10};
+  const auto answer = ask(std::move(words), limit);
+  if (answer && answer->status == 0) return {};
+  return Error{Errc::unavailable, concat({name, answer ? concat({" ended with status ", std::to_string(answer->status)})
+                                                       : std::string(" did not answer")})};
+}
+
+/// A number of `scontrol show config`: "SlurmdPort              = 6818".
+std::optional<std::uint64_t> setting(std::string_view config, std::string_view name) {
+  const auto at = config.find(concat({"\n", name, " "}));
+  if (at == std::string_view::npos) return std::nullopt;
+  std::string_view value = config.substr(config.find('=', at) + 1);
+  value = value.substr(0, value.find('\n'));
+  value = text::trim(value);
+  return text::to_number(value.substr(0, value.find_first_not_of("0123456789")), UINT32_MAX);
+}
+
+}  // namespace
+
+bool NodeState::is_down() const {
+  return word.starts_with("DOWN") || word.starts_with("FAIL") || word.starts_with("UNKNOWN") ||
+         word.find("NOT_RESPONDING") != std::string::npos || word.find('*') != std::string::npos ||
+         word.find("POWERED_DOWN") != std::string::npos || word.find("POWERING_DOWN") != std::string::npos;
+}
+
+bool NodeState::is_usable() const { return !is_down() && word.find("DRAIN") == std::string::npos; }
+
+std::map<std::string, NodeState> parse_nodes(std::string_view text) {
+  std::map<std::string, NodeState> out;
+  for (const std::string_view line : text::split(text, '\n')) {
+    const std::string_view name = field(line, "NodeName=");
+    if (name.empty()) continue;
+    const auto port = text::to_number(field(line, "Port="), 65535);
+    out.emplace(name, NodeState{std::string(field(line, "NodeAddr=")), std::string(field(line, "State=")),
+                                static_cast<std::uint16_t>(port.value_or(0))});
+  }
+  return out;
+}
+
+std::map<std::string, NodeState> node_states(std::span<const std::string> nodes) {
+  const auto answer = ask({"scontrol", "-o", "show", "node", joined(nodes)});
+  return answer && answer->status == 0 ? parse_nodes(answer->text) : std::map<std::string, NodeState>();
+}
+
+SlurmNumbers slurm_numbers() {
+  SlurmNumbers numbers;
+  const auto answer = ask({"scontrol", "show", "config"});
+  if (!answer) return numbers;
+  if (const auto port = setting(answer->text, "SlurmdPort"); port && *port <= 65535)
+    numbers.slurmd_port = static_cast<std::uint16_t>(*port);
+  if (const auto timeout = setting(answer->text, "SlurmdTimeout"); timeout && *timeout > 0)
+    numbers.slurmd_timeout = static_cast<std::uint32_t>(*timeout);
+  return numbers;
+}
+
+std::optional<std::string> parse_step(std::string_view text, std::string_view host, pid_t srun) {
+  const std::string wanted = concat({host.substr(0, host.find('.')), ":", std::to_string(srun)});
+  for (const std::string_view line : text::split(text, '\n')) {
+    const std::string_view owner = field(line, "SrunHost:Pid=");
+    const std::string_view name = owner.substr(0, owner.find(':'));
+    const std::string own = concat({name.substr(0, name.find('.')), owner.substr(std::min(name.size(), owner.size()))});
+    if (own == wanted) return std::string(field(line, "StepId="));
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> step_of(std::uint32_t job, pid_t srun) {
+  const auto answer = ask({"scontrol", "-o", "show", "step", std::to_string(job)});
+  return answer ? parse_step(answer->text, own_host_name(), srun) : std::nullopt;
+}
+
+Result<void> shrink_job(std::uint32_t job, std::span<const std::string> nodes, const std::string& folder) {
+  // scontrol writes scripts with the job's new variables into its working folder.
+  return command({"env", concat({"--chdir=", folder}), "scontrol", "update", concat({"JobId=", std::to_string(job)}),
+                  concat({"NodeList=", joined(nodes)})});
+}
+
+void cancel_step(const std::string& step) { static_cast<void>(ask({"scancel", "--quiet", step})); }
+
+Result<void> requeue_job(std::uint32_t job) { return command({"scontrol", "requeue", std::to_string(job)}); }
+
+Result<void> exclude_nodes(std::uint32_t job, std::span<const std::string> nodes) {
+  return command(
+      {"scontrol", "update", concat({"JobId=", std::to_string(job)}), concat({"ExcNodeList=", joined(nodes)})});
+}
+
+std::string job_field(std::uint32_t job, std::string_view name) {
+  const auto answer = ask({"scontrol", "-o", "show", "job", std::to_string(job)});
+  return answer ? std::string(field(answer->text, concat({name, "="}))) : std::string();
+}
+
+}  // namespace amldist::keep

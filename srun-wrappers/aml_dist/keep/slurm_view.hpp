@@ -1,0 +1,53 @@
+// What `aml-dist keep` asks Slurm and tells it, by its commands. Each answer has a time limit.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/text/result.hpp"
+
+namespace amldist::keep {
+
+struct NodeState {
+  std::string address;                   ///< NodeAddr
+  std::string word;                      ///< "DOWN+NOT_RESPONDING"
+  std::uint16_t port = 0;                ///< of its slurmd, where it is not the site's
+  [[nodiscard]] bool is_down() const;    ///< or does not answer slurmctld
+  [[nodiscard]] bool is_usable() const;  ///< neither down nor drained
+};
+
+/// By their names; empty: no answer.
+[[nodiscard]] std::map<std::string, NodeState> node_states(std::span<const std::string> nodes);
+/// Reads `scontrol -o show node`.
+[[nodiscard]] std::map<std::string, NodeState> parse_nodes(std::string_view text);
+
+/// Numbers of slurm.conf.
+struct SlurmNumbers {
+  std::uint16_t slurmd_port = 6818;
+  std::uint32_t slurmd_timeout = 300;  ///< seconds
+};
+[[nodiscard]] SlurmNumbers slurm_numbers();
+
+/// The step that the srun with this number has started on this machine; "12.0".
+[[nodiscard]] std::optional<std::string> step_of(std::uint32_t job, pid_t srun);
+/// Reads `scontrol -o show step`.
+[[nodiscard]] std::optional<std::string> parse_step(std::string_view text, std::string_view host, pid_t srun);
+
+/// Takes all other nodes out of the job. slurmctld ends steps on them at once, and does not wait for nodes that are
+/// gone. Errors: unavailable, with slurmctld's sentence.
+[[nodiscard]] Result<void> shrink_job(std::uint32_t job, std::span<const std::string> nodes, const std::string& folder);
+void cancel_step(const std::string& step);
+[[nodiscard]] Result<void> requeue_job(std::uint32_t job);
+/// Of a job that waits. Errors: unavailable.
+[[nodiscard]] Result<void> exclude_nodes(std::uint32_t job, std::span<const std::string> nodes);
+/// A field of `scontrol show job`, such as "JobState"; empty: no answer.
+[[nodiscard]] std::string job_field(std::uint32_t job, std::string_view name);
+
+}  // namespace amldist::keep

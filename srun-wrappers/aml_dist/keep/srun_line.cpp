@@ -1,0 +1,227 @@
+#include "aml_dist/keep/srun_line.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+#include <string_view>
+
+#include "base/text/text.hpp"
+
+namespace amldist::keep {
+namespace {
+
+using commands::Argument;
+using commands::SlurmOption;
+using text::concat;
+
+/// srun's options that sbatch does not have.
+constexpr std::array srun_options = {SlurmOption{"accel-bind"},
+                                     SlurmOption{"async", '\0', Argument::none},
+                                     SlurmOption{"bcast", '\0', Argument::optional},
+                                     SlurmOption{"bcast-exclude"},
+                                     SlurmOption{"compress", '\0', Argument::optional},
+                                     SlurmOption{"cpu-bind"},
+                                     SlurmOption{"disable-status", 'X', Argument::none},
+                                     SlurmOption{"epilog"},
+                                     SlurmOption{"exact", '\0', Argument::none},
+                                     SlurmOption{"external-launcher", '\0', Argument::none},
+                                     SlurmOption{"het-group"},
+                                     SlurmOption{"immediate", 'I', Argument::optional},
+                                     SlurmOption{"interactive", '\0', Argument::none},
+                                     SlurmOption{"jobid"},
+                                     SlurmOption{"kill-on-bad-exit", 'K', Argument::optional},
+                                     SlurmOption{"label", 'l', Argument::none},
+                                     SlurmOption{"mpi"},
+                                     SlurmOption{"msg-timeout"},
+                                     SlurmOption{"multi-prog", '\0', Argument::none},
+                                     SlurmOption{"no-allocate", 'Z', Argument::none},
+                                     SlurmOption{"open-mode"},
+                                     SlurmOption{"overcommit", 'O', Argument::none},
+                                     SlurmOption{"overlap", '\0', Argument::none},
+                                     SlurmOption{"oversubscribe", 's', Argument::none},
+                                     SlurmOption{"preserve-env", 'E', Argument::none},
+                                     SlurmOption{"prolog"},
+                                     SlurmOption{"pty", '\0', Argument::none},
+                                     SlurmOption{"quit-on-interrupt", 'q', Argument::none},
+                                     SlurmOption{"relative", 'r'},
+                                     SlurmOption{"send-libs", '\0', Argument::optional},
+                                     SlurmOption{"slurmd-debug"},
+                                     SlurmOption{"task-epilog"},
+                                     SlurmOption{"task-prolog"},
+                                     SlurmOption{"threads", 'T'},
+                                     SlurmOption{"unbuffered", 'u', Argument::none},
+                                     SlurmOption{"wait", 'W'},
+                                     SlurmOption{"whole", '\0', Argument::none},
+                                     SlurmOption{"aml-dist"}};
+
+constexpr std::uint64_t most_tasks = 1U << 24U;
+
+Error wrong(std::string sentence) { return {Errc::invalid_argument, concat({"keep: ", sentence})}; }
+
+const SlurmOption* find_option(std::string_view name) {
+  const auto* const own = std::ranges::find(srun_options, name, &SlurmOption::name);
+  return own != srun_options.end() ? own : commands::find_slurm_option(name);
+}
+
+const SlurmOption* find_letter(char letter) {
+  const auto* const own = std::ranges::find(srun_options, letter, &SlurmOption::letter);
+  if (own != srun_options.end()) return own;
+  const auto options = commands::slurm_options();
+  const auto found = std::ranges::find(options, letter, &SlurmOption::letter);
+  return found == options.end() ? nullptr : &*found;
+}
+
+/// Reads the options in front of a command as getopt_long(3) with "+" does. An option that is not known here, of
+/// another plugin, has its value behind '='.
+class Scanner {
+ public:
+  Scanner(const std::vector<std::string>& words, commands::SlurmOptions& known) : words_(words), known_(known) {}
+
+  /// The index of the command's first word.
+  std::size_t run() {
+    while (at_ < words_.size()) {
+      const std::string_view word = words_[at_];
+      if (word == "--") return at_ + 1;
+      if (!word.starts_with('-') || word == "-") return at_;
+      ++at_;
+      if (word.starts_with("--")) take_long(word.substr(2));
+      else take_letters(word.substr(1));
+    }
+    return at_;
+  }
+
+ private:
+  void take_long(std::string_view text) {
+    const auto equals = text.find('=');
+    const std::string_view name = text.substr(0, equals);
+    const SlurmOption* const option = find_option(name);
+    if (equals != std::string_view::npos) return note(option, name, std::string(text.substr(equals + 1)));
+    const bool takes_next = option != nullptr && option->argument == Argument::required && at_ < words_.size();
+    note(option, name, takes_next ? std::optional(words_[at_++]) : std::nullopt);
+  }
+
+  void take_letters(std::string_view letters) {
+    while (!letters.empty()) {
+      const SlurmOption* const option = find_letter(letters.front());
+      letters.remove_prefix(1);
+      if (option == nullptr) continue;
+      if (option->argument == Argument::none) {
+        note(option, option->name, std::nullopt);
+        continue;
+      }
+      const bool takes_next = letters.empty() && option->argument == Argument::required && at_ < words_.size();
+      return note(option, option->name, takes_next ? words_[at_++] : std::string(letters));
+    }
+  }
+
+  void note(const SlurmOption* option, std::string_view name, std::optional<std::string> value) {
+    known_.set(option != nullptr ? option->name : name, std::move(value));
+  }
+
+  const std::vector<std::string>& words_;
+  commands::SlurmOptions& known_;
+  std::size_t at_ = 1;
+};
+
+std::optional<std::uint32_t> number_in(std::string_view text) {
+  const auto number = text::to_number(text, most_tasks);
+  return number && *number > 0 ? std::optional(static_cast<std::uint32_t>(*number)) : std::nullopt;
+}
+
+std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+/// srun's --export with the two variables; without one they travel with all others.
+std::optional<std::string> exported(const commands::SlurmOptions& known, const EnvironmentReader& environment) {
+  constexpr std::string_view own = "AMLDIST_RESTART,TORCHELASTIC_RESTART_COUNT";
+  std::string given(known.value_of("export"));
+  if (given.empty()) given = environment("SLURM_EXPORT_ENV").value_or("");
+  if (given.empty() || given == "ALL") return std::nullopt;
+  return given == "NONE" || given == "NIL" ? std::string(own) : concat({given, ",", own});
+}
+
+}  // namespace
+
+Result<SrunLine> SrunLine::parse(const std::vector<std::string>& words) {
+  SrunLine line;
+  if (words.empty()) return wrong("no step is given: write aml-dist keep [OPTION]... -- srun [OPTION]... COMMAND");
+  if (base_name(words.front()) != "srun")
+    return wrong(concat({text::quote(words.front()),
+                         " is not srun: the step that is kept alive is written as -- srun [OPTION]... COMMAND"}));
+  const std::size_t command = Scanner(words, line.known_).run();
+  line.options_.assign(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(command));
+  line.command_.assign(words.begin() + static_cast<std::ptrdiff_t>(command), words.end());
+  if (line.options_.back() == "--") line.options_.pop_back();
+  for (const std::string_view name : {"nodelist", "nodefile", "exclude", "relative"}) {
+    if (line.known_.has(name))
+      return wrong(concat(
+          {"the srun line has --", name,
+           ", but keep chooses the nodes of each start: leave it out, and give --nodelist or --exclude to the job"}));
+  }
+  for (const std::string_view name : {"het-group", "jobid", "no-allocate", "async", "pty"}) {
+    if (line.known_.has(name))
+      return wrong(concat({"the srun line has --", name, ", with which keep cannot follow the step: leave it out"}));
+  }
+  if (line.command_.empty()) return wrong("the srun line has no command");
+  if (std::ranges::find(words, ":") != words.end())
+    return wrong("a heterogeneous step (':') cannot be kept: its components have nodes of their own");
+  if (line.known_.has("nodes") && line.nodes() == 0)
+    return wrong(
+        concat({"invalid value ", text::quote(line.known_.value_of("nodes")), " for srun's --nodes: give one number"}));
+  return line;
+}
+
+std::uint32_t SrunLine::nodes() const { return number_in(known_.value_of("nodes")).value_or(0); }
+
+Result<void> SrunLine::share_out(std::uint32_t allocated, std::uint32_t nodes, bool may_shrink,
+                                 const EnvironmentReader& environment) {
+  const auto given = number_in(known_.value_of("ntasks"));
+  auto each = number_in(known_.value_of("ntasks-per-node"));
+  if (!each && !given) each = number_in(environment("SLURM_NTASKS_PER_NODE").value_or(""));
+  if (each && (!given || *given == *each * nodes)) {
+    per_node_ = *each;
+    return {};
+  }
+  const auto of_job = given ? std::nullopt : number_in(environment("SLURM_NTASKS").value_or(""));
+  if (of_job && *of_job % allocated == 0) {
+    per_node_ = *of_job / allocated;
+    return {};
+  }
+  if (of_job)
+    return wrong(concat({"the job's ", text::count(*of_job, "task"), " cannot be shared out among ",
+                         text::count(nodes, "node"), ": give --ntasks-per-node in the srun line"}));
+  if (given && *given % nodes == 0) per_node_ = *given / nodes;
+  else total_ = given.value_or(nodes);
+  if (may_shrink && given)
+    return wrong(
+        "--min-nodes needs srun's --ntasks-per-node in place of --ntasks, which is for a fixed number of nodes");
+  return {};
+}
+
+bool SrunLine::can_keep_order() const {
+  const std::string_view distribution = known_.value_of("distribution");
+  return per_node_ != 0 && (distribution.empty() || distribution == "block");
+}
+
+std::vector<std::string> SrunLine::words_for(const Choice& choice, const EnvironmentReader& environment) const {
+  std::vector<std::string> words = options_;
+  const auto count = static_cast<std::uint32_t>(choice.nodes.size());
+  const bool ordered = choice.keeps_order && can_keep_order();
+  std::string list;
+  for (const std::string& node : choice.nodes) {
+    for (std::uint32_t i = 0; i < (ordered ? per_node_ : 1); ++i) list += concat({list.empty() ? "" : ",", node});
+  }
+  words.push_back(concat({"--nodelist=", list}));
+  words.push_back(concat({"--nodes=", std::to_string(count)}));
+  words.push_back(concat({"--ntasks=", std::to_string(per_node_ != 0 ? per_node_ * count : total_)}));
+  if (per_node_ != 0) words.push_back(concat({"--ntasks-per-node=", std::to_string(per_node_)}));
+  if (ordered) words.emplace_back("--distribution=arbitrary");
+  words.emplace_back("--no-kill");
+  words.emplace_back(choice.kills_on_bad_exit ? "--kill-on-bad-exit=1" : "--kill-on-bad-exit=0");
+  if (choice.overlaps) words.emplace_back("--overlap");
+  if (const auto variables = exported(known_, environment)) words.push_back(concat({"--export=", *variables}));
+  words.insert(words.end(), command_.begin(), command_.end());
+  return words;
+}
+
+}  // namespace amldist::keep

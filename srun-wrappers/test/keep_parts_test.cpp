@@ -1,0 +1,232 @@
+// The parts of `aml-dist keep` that read texts: srun's line, scontrol's answers, reports of nodes, the job's state.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "aml_dist/keep/job_state.hpp"
+#include "aml_dist/keep/node_health.hpp"
+#include "aml_dist/keep/node_watch.hpp"
+#include "aml_dist/keep/progress.hpp"
+#include "aml_dist/keep/slurm_view.hpp"
+#include "aml_dist/keep/srun_line.hpp"
+#include "base/text/text.hpp"
+#include "scratch.hpp"
+#include "support.hpp"
+
+namespace amldist::keep::keep_parts_test {
+namespace {
+
+using testing::environment;
+using Words = std::vector<std::string>;
+
+Words words_of(const std::string& line) {
+  Words out;
+  for (const auto word : text::split(line, ' ')) out.emplace_back(word);
+  return out;
+}
+
+std::string line_of(const Words& words) {
+  const std::vector<std::string_view> views(words.begin(), words.end());
+  return text::join(views, " ");
+}
+
+TEST(KeepSrunLine, RefusesWhatCannotBeKept) {
+  for (const auto& [line, says] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"python train.py", "'python' is not srun"},
+           {"srun", "no command"},
+           {"srun --nodelist=node1 a", "has --nodelist"},
+           {"srun -w node1 a", "has --nodelist"},
+           {"srun -n4 -wnode1 a", "has --nodelist"},
+           {"srun --exclude node1 a", "has --exclude"},
+           {"srun -r1 a", "has --relative"},
+           {"srun --pty bash", "has --pty"},
+           {"srun --het-group=0 a", "has --het-group"},
+           {"srun -N1 a : -N1 b", "a heterogeneous step"},
+           {"srun -N1-2 a", "invalid value '1-2' for srun's --nodes"},
+           {"srun --nodes=x a", "invalid value 'x'"}}) {
+    const auto parsed = SrunLine::parse(words_of(line));
+    ASSERT_FALSE(parsed) << line;
+    EXPECT_NE(parsed.error().message.find(says), std::string::npos) << parsed.error().message;
+  }
+  EXPECT_FALSE(SrunLine::parse({}));
+}
+
+TEST(KeepSrunLine, IsTheSameForChosenNodes) {
+  struct Case {
+    const char* given;
+    testing::Variables variables;
+    SrunLine::Choice choice;
+    const char* becomes;
+  };
+  const Words two = {"a", "c"};
+  const Words swapped = {"c", "b"};
+  for (const auto& [given, variables, choice, becomes] : std::initializer_list<Case>{
+           {"srun --ntasks-per-node=2 python train.py -w x",
+            {},
+            {two},
+            "srun --ntasks-per-node=2 --nodelist=a,c --nodes=2 --ntasks=4 --ntasks-per-node=2 --no-kill "
+            "--kill-on-bad-exit=1 python train.py -w x"},
+           {"/usr/bin/srun -lu -n 4 --mpi pmix --foo -- a",
+            {},
+            {two},
+            "/usr/bin/srun -lu -n 4 --mpi pmix --foo --nodelist=a,c --nodes=2 --ntasks=4 --ntasks-per-node=2 --no-kill "
+            "--kill-on-bad-exit=1 a"},
+           {"srun a",
+            {{"SLURM_NTASKS", "6"}},
+            {two},
+            "srun --nodelist=a,c --nodes=2 --ntasks=4 --ntasks-per-node=2 --no-kill --kill-on-bad-exit=1 a"},
+           {"srun a",
+            {},
+            {two, false, false, true},
+            "srun --nodelist=a,c --nodes=2 --ntasks=2 --no-kill --kill-on-bad-exit=0 --overlap a"},
+           {"srun --tasks-per-node=2 a",
+            {},
+            {swapped, true},
+            "srun --tasks-per-node=2 --nodelist=c,c,b,b --nodes=2 --ntasks=4 --ntasks-per-node=2 "
+            "--distribution=arbitrary --no-kill --kill-on-bad-exit=1 a"},
+           {"srun --ntasks-per-node=2 -m cyclic a",
+            {},
+            {swapped, true},
+            "srun --ntasks-per-node=2 -m cyclic --nodelist=c,b --nodes=2 --ntasks=4 --ntasks-per-node=2 --no-kill "
+            "--kill-on-bad-exit=1 a"},
+           {"srun -n3 a", {}, {two}, "srun -n3 --nodelist=a,c --nodes=2 --ntasks=3 --no-kill --kill-on-bad-exit=1 a"},
+           {"srun --ntasks-per-node=1 --export=A a",
+            {},
+            {two},
+            "srun --ntasks-per-node=1 --export=A --nodelist=a,c --nodes=2 --ntasks=2 --ntasks-per-node=1 --no-kill "
+            "--kill-on-bad-exit=1 "
+            "--export=A,AMLDIST_RESTART,TORCHELASTIC_RESTART_COUNT a"},
+           {"srun --ntasks-per-node=1 a",
+            {{"SLURM_EXPORT_ENV", "NONE"}},
+            {two},
+            "srun --ntasks-per-node=1 --nodelist=a,c --nodes=2 --ntasks=2 --ntasks-per-node=1 --no-kill "
+            "--kill-on-bad-exit=1 "
+            "--export=AMLDIST_RESTART,TORCHELASTIC_RESTART_COUNT a"}}) {
+    auto line = SrunLine::parse(words_of(given));
+    ASSERT_TRUE(line) << given;
+    ASSERT_TRUE(line->share_out(3, 2, false, environment(variables))) << given;
+    EXPECT_EQ(line_of(line->words_for(choice, environment(variables))), becomes);
+  }
+}
+
+TEST(KeepSrunLine, SharesTasksOutOrSaysWhyNot) {
+  const auto status = [](const char* given, bool may_shrink, const testing::Variables& variables) {
+    auto line = SrunLine::parse(words_of(given));
+    const auto shared = line->share_out(3, 2, may_shrink, environment(variables));
+    return shared ? std::string() : shared.error().message;
+  };
+  EXPECT_EQ(status("srun --ntasks-per-node=8 a", true, {}), "");
+  EXPECT_NE(status("srun -n16 a", true, {}).find("--min-nodes needs srun's --ntasks-per-node"), std::string::npos);
+  EXPECT_NE(status("srun a", false, {{"SLURM_NTASKS", "7"}}).find("the job's 7 tasks cannot be shared out"),
+            std::string::npos);
+}
+
+TEST(KeepSlurmView, ReadsScontrol) {
+  const auto nodes = parse_nodes(
+      "NodeName=node1 Arch=x86_64 NodeAddr=10.0.0.1 NodeHostName=node1 Port=7000 State=ALLOCATED Weight=1\n"
+      "NodeName=node2 NodeAddr=n2 State=IDLE+DRAIN Reason=x\nNodeName=node3 NodeAddr=n3 "
+      "State=ALLOCATED+NOT_RESPONDING\n"
+      "NodeName=node4 NodeAddr=n4 State=DOWN* Reason=x\n\nNode node9 not found\n");
+  ASSERT_EQ(nodes.size(), 4U);
+  EXPECT_EQ(nodes.at("node1").address, "10.0.0.1");
+  EXPECT_EQ(nodes.at("node1").port, 7000);
+  const auto states = [&](const char* name) { return std::pair(nodes.at(name).is_down(), nodes.at(name).is_usable()); };
+  EXPECT_EQ(states("node1"), std::pair(false, true));
+  EXPECT_EQ(states("node2"), std::pair(false, false));
+  EXPECT_EQ(states("node3"), std::pair(true, false));
+  EXPECT_EQ(states("node4"), std::pair(true, false));
+  const std::string steps =
+      "StepId=1.batch State=RUNNING SrunHost:Pid=(null):0\nStepId=1.0 State=RUNNING SrunHost:Pid=node1:40\n"
+      "StepId=1.1 SrunHost:Pid=node1.a.b:401\n";
+  EXPECT_EQ(parse_step(steps, "node1", 40), "1.0");
+  EXPECT_EQ(parse_step(steps, "node1.x", 401), "1.1");
+  EXPECT_FALSE(parse_step(steps, "node1", 4));
+  EXPECT_FALSE(parse_step("", "node1", 0));
+}
+
+TEST(KeepNodeWatch, ReadsSrunsConnections) {
+  const char* const table =
+      "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+      "   0: 0204D50A:A3A2 0304D50A:8B1C 01 00000000:00000000 00:00000000 00000000     0        0 77 1 0 20 4 30 10 "
+      "-1\n"
+      "   1: 0204D50A:A3A2 0404D50A:8B1C 08 00000000:00000000 00:00000000 00000000     0        0 78 1 0 20 4 30 10 "
+      "-1\n"
+      "   2: 0204D50A:A3A2 0504D50A:8B1C 01 00000000:00000000 00:00000000 00000000     0        0 79 1 0 20 4 30 10 "
+      "-1\nx\n";
+  EXPECT_EQ(parse_connections(table, {77, 78}), (std::set<std::string>{"10.213.4.3"}));
+}
+
+TEST(KeepNodeHealth, TellsSickFromSilent) {
+  const char* const output =
+      "0: node a\n1: node b\n0: {\n0: \"verdict\": \"skip\", \"checks\": []}\n1: {\"verdict\": \"fail\", \"checks\": "
+      "[\n"
+      "1: {\"id\": \"x\", \"verdict\": \"pass\", \"evidence\": \"\"},\n1: {\"id\": \"ib.state\", \"verdict\": "
+      "\"fail\", \"evidence\": \"port 1 is down\"}]}\n"
+      "2: node c\n2: sh: aml-dist: not found\nno label\n";
+  const NodeHealth health = parse_health(output, Words{"a", "b", "c", "d"});
+  EXPECT_EQ(health.sick, (std::map<std::string, std::string>{{"b", "ib.state: port 1 is down"}}));
+  EXPECT_EQ(health.silent, (Words{"c", "d"}));
+}
+
+class KeepState : public ::testing::Test {
+ protected:
+  testing::ScratchFolder scratch;
+  std::string folder = scratch.path();
+  std::string path = folder + "/state";
+  JobRun first = {"c", 12, 0};
+  JobRun second = {"c", 12, 1};
+  JobState state = {.history = {{.cause = Cause::hang,
+                                 .node = "a",
+                                 .failure = "f",
+                                 .evidence = "e\"\n\xff",
+                                 .status = 75,
+                                 .ended = 9,
+                                 .ran = 8,
+                                 .advanced = false},
+                                {.cause = Cause::node_down, .blamed = {"a", "b"}}},
+                    .excluded = {"a", "b"},
+                    .batch_host = "n",
+                    .runs = true};
+};
+
+TEST_F(KeepState, IsOfAnEarlierRunOfTheSameJob) {
+  EXPECT_EQ(read_state(path, second).error().code, Errc::not_found);
+  ASSERT_TRUE(write_state(path, first, state));
+  const auto read = read_state(path, second);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->excluded, state.excluded);
+  EXPECT_EQ(read->history.size(), 2U);
+  EXPECT_EQ(read->history[0].advanced, false);
+  EXPECT_EQ(read->history[1], state.history[1]);
+  EXPECT_TRUE(read->runs);
+  for (const JobRun& other : {first, JobRun{"c", 13, 1}, JobRun{"d", 12, 1}})
+    EXPECT_EQ(read_state(path, other).error().code, Errc::not_found);
+}
+
+TEST_F(KeepState, IsNotReadWhereOthersMayWrite) {
+  ASSERT_TRUE(write_state(path, first, state));
+  std::filesystem::permissions(path, std::filesystem::perms::others_write, std::filesystem::perm_options::add);
+  EXPECT_EQ(read_state(path, second).error().code, Errc::unavailable);
+  std::ofstream(folder + "/text") << "{\"schema\": 1}";
+  EXPECT_EQ(read_state(folder + "/text", second).error().code, Errc::invalid_argument);
+  EXPECT_EQ(write_state(folder + "/none/state", first, state).error().code, Errc::unavailable);
+  EXPECT_FALSE(write_state("/dev/full/state", first, state));
+}
+
+TEST_F(KeepState, TheNewestFileIsTheProgress) {
+  EXPECT_EQ(newest_below(folder), "");
+  std::filesystem::create_directory(folder + "/deep");
+  std::ofstream(folder + "/deep/1") << "a";
+  const std::string one = newest_below(folder);
+  EXPECT_NE(one, "");
+  EXPECT_EQ(newest_below(folder), one);
+  std::ofstream(folder + "/deep/1") << "ab";
+  EXPECT_NE(newest_below(folder), one);
+  EXPECT_EQ(progress_of("echo 7"), "7\n");
+  EXPECT_EQ(progress_of("echo 7; exit 1"), "");
+  EXPECT_NE(progress_of(folder + "/deep/1"), "");
+}
+
+}  // namespace
+}  // namespace amldist::keep::keep_parts_test
