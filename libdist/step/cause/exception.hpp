@@ -26,7 +26,7 @@ struct MonotonicSeconds {
 inline constexpr std::size_t longest_error_file = std::size_t{64} << 10;
 
 /// nullopt for anything that is not such a file, and for one of the package that is not from this time.
-[[nodiscard]] std::optional<Cause> parse_exception(std::string_view content, MonotonicSeconds since = {});
+[[nodiscard]] std::optional<Cause> parse_exception(std::string_view content, MonotonicSeconds time = {});
 
 /// Whether an exception is about another rank or the way to it.
 [[nodiscard]] bool is_about_peer(std::string_view type, std::string_view text);
