@@ -38,7 +38,7 @@ constexpr std::array schema = {
         "environment", S::text_or_map, F::translated,
         "its image and its conda file, if the administrator's table says how; else prepare the nodes' software with "
         "--setup"},
-    SchemaKey{"environment.image", S::text, F::translated, "pyxis' --container-image, or apptainer exec"},
+    SchemaKey{"environment.image", S::text, F::translated, "pyxis' --container-image, apptainer exec, or podman run"},
     SchemaKey{"environment.conda_file", S::anything, F::translated,
               "an environment that is made once and kept under the name of its content"},
     SchemaKey{"environment.*", S::anything, F::ignored, "part of environment"},

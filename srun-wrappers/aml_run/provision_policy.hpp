@@ -8,10 +8,11 @@ namespace amldist::run {
 
 /// How `environment.image` is run.
 struct ImagePolicy {
-  enum class By { nothing, pyxis, apptainer };
+  enum class By { nothing, pyxis, apptainer, podman };
   By by = By::nothing;
+  std::string program = {};          ///< as the table names it: podman or podman-hpc
   std::vector<std::string> mounts;   ///< folders that every container sees
-  std::vector<std::string> options;  ///< of srun with pyxis, of apptainer exec: [--nv]
+  std::vector<std::string> options;  ///< of srun with pyxis, of apptainer exec: [--nv], of podman run
 };
 
 /// How `environment.conda_file` becomes an environment.

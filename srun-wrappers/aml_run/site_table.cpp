@@ -163,14 +163,18 @@ Result<ImagePolicy> read_images(std::string_view file, const YamlValue& value) {
   if (auto status = section.check(keys); !status) return status.error();
   const auto by = section.text("by");
   if (!by) return by.error();
-  if (*by != "pyxis" && *by != "apptainer")
-    return error_at(file, value.find("by")->location, "images: by is pyxis or apptainer");
+  using By = ImagePolicy::By;
+  const By runs = *by == "pyxis"                           ? By::pyxis
+                  : *by == "apptainer"                     ? By::apptainer
+                  : *by == "podman" || *by == "podman-hpc" ? By::podman
+                                                           : By::nothing;
+  if (runs == By::nothing)
+    return error_at(file, value.find("by")->location, "images: by is pyxis, apptainer, podman or podman-hpc");
   auto mounts = section.list("mounts", true);
   if (!mounts) return mounts.error();
   auto options = section.list("options", false);
   if (!options) return options.error();
-  return ImagePolicy{*by == "pyxis" ? ImagePolicy::By::pyxis : ImagePolicy::By::apptainer, std::move(*mounts),
-                     std::move(*options)};
+  return ImagePolicy{runs, *by, std::move(*mounts), std::move(*options)};
 }
 
 Result<CondaPolicy> read_conda(std::string_view file, const YamlValue& value) {

@@ -51,6 +51,22 @@ def test_pyxis_is_given_the_image_in_its_own_words(aml_run, job, table, slurm, t
     assert words.index("--no-container-mount-home") < words.index("bash") and words[-3:] == ["bash", "-c", "echo hello"]
 
 
+@pytest.mark.parametrize("by", ["podman", "podman-hpc"])
+def test_podman_gets_the_tasks_and_the_jobs_variables(aml_run, job, table, slurm, tmp_path, by):
+    slurm.program("srun", f'while [[ $1 != {by} ]]; do shift; done; exec "$@"')
+    slurm.program(by, 'printf "%s\\n" "$@" >words; while [[ $1 != bash ]]; do shift; done; exec "$@"')
+    (tmp_path / "d").mkdir()
+    script = aml_run.good(*table(f"images: {{by: {by}, mounts: [/data], options: [--device=nvidia.com/gpu=all]}}\n"),
+                          job(IMAGE.replace("hello", "${{inputs.d}} $RANK") + "inputs: {d: {type: uri_folder, path: d}}\n"
+                              "environment_variables: {MINE: x}\n")).text
+    done = run_script(slurm, script, tmp_path, RANK="3")
+    assert done.stdout == f"{tmp_path}/d 3\n", done
+    words = slurm.written("words").splitlines()
+    assert {"run", "--rm", "--network=host", f"--workdir={tmp_path}", f"--volume={tmp_path}:{tmp_path}", "--volume=/data:/data", "--env=RANK",
+            "--env=TF_CONFIG", "--env=SLURM_*", "--env=MINE", "--device=nvidia.com/gpu=all"} <= set(words), words
+    assert words[words.index("bash") - 1] == "docker://mcr.microsoft.com/azureml/base:1.2"
+
+
 def test_the_jobs_variables_win_over_the_images_under_pyxis(aml_run, job, table):
     text = IMAGE + "environment_variables: {A: 1, MY_B: x y}\n"
     assert " --container-env=A,MY_B bash -c" in step_of(aml_run.good(*table("images: {by: pyxis}\n"), job(text)).text)
@@ -228,7 +244,7 @@ def test_what_cannot_be_fetched(aml_run, job, table, slurm, tmp_path):
 
 
 @pytest.mark.parametrize("text, said", [
-    ("images: {by: docker}", "images: by is pyxis or apptainer"), ("images: {mounts: [/a]}", "images: needs by"),
+    ("images: {by: docker}", "images: by is pyxis, apptainer, podman or podman-hpc"), ("images: {mounts: [/a]}", "images: needs by"),
     ("images: {by: pyxis, mounts: [data]}", "mounts are absolute paths without : and ,"), ("images: {by: pyxis, mount: [/a]}", "did you mean 'mounts'?"),
     ("images: pyxis", "images: needs 'key: value' lines"), ("conda: {by: conda}", "conda: needs folder"),
     ("conda: {by: conda, folder: envs}", "folder is an absolute path"), ("downloads: {folder: 'a:b'}", "folder is an absolute path"),

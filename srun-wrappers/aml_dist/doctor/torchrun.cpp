@@ -62,8 +62,11 @@ std::optional<Problem> several_worlds(const TaskContext& here, const launch::Lau
 
 /// Problems of every launcher that is built on torchrun.
 std::optional<Problem> launcher_problem(const TaskContext& here, std::string_view name) {
-  // Even if it is told of the others, the second on a node finds the port taken (EADDRINUSE).
-  if (here.tasks_here() > 1) return several_worlds(here, {.name = name});
+  if (here.tasks_here() > 1) {  // even if it is told of the others
+    auto problem = several_worlds(here, {.name = name});
+    if (problem) problem->reason += "; the second finds the port taken (EADDRINUSE)";
+    return problem;
+  }
   const bool old_torch = here.machine().torch && here.machine().torch->starts_with("1.");
   const bool tees = here.text("PET_REDIRECTS") == "1" && here.text("PET_TEE") == "1";
   if (old_torch && here.machine().python_version == "3.11" && !tees) {

@@ -1,6 +1,7 @@
 #include "aml_run/script/container_words.hpp"
 
 #include "base/text/text.hpp"
+#include "launch/frameworks/task_environment.hpp"
 #include "shared/shell.hpp"
 
 namespace amldist::run {
@@ -29,6 +30,41 @@ std::string winning_variables(const std::vector<Variable>& variables) {
   return names.empty() ? names : concat({"--container-env=", names, " "});
 }
 
+/// What a program in a container needs of the job's environment, where a runtime passes nothing on by itself; a name
+/// with * is a prefix.
+std::vector<std::string> needed_variables(const std::vector<Variable>& variables) {
+  std::vector<std::string> out = {"SLURM_*",
+                                  "AMLDIST_*",
+                                  "PMI*",
+                                  "OMPI_*",
+                                  "NCCL_*",
+                                  "GLOO_*",
+                                  "UCX_*",
+                                  "FI_*",
+                                  "OMP_*",
+                                  "MLFLOW_*",
+                                  "AML_*",
+                                  "CUDA_VISIBLE_DEVICES",
+                                  "ROCR_VISIBLE_DEVICES",
+                                  "HIP_VISIBLE_DEVICES",
+                                  "ZE_AFFINITY_MASK"};
+  for (const std::string_view name : launch::task_variables()) out.emplace_back(name);
+  for (const Variable& each : variables) out.push_back(each.name);
+  return out;
+}
+
+std::string podman_words(const Container& container, const std::vector<Variable>& variables) {
+  std::string out = concat({container.policy.program,
+                            " run --rm --network=host --ipc=host --pid=host --userns=keep-id --workdir=\"$PWD\" ",
+                            "--volume=\"$PWD:$PWD\" "});
+  for (const auto* const folders : {&container.policy.mounts, &container.mounts}) {
+    for (const std::string& folder : *folders) out += shell::quote(concat({"--volume=", folder, ":", folder})) + " ";
+  }
+  for (const std::string& name : needed_variables(variables)) out += shell::quote(concat({"--env=", name})) + " ";
+  for (const std::string& option : container.policy.options) out += shell::quote(option) + " ";
+  return concat({out, shell::quote(apptainer_name(container.image)), " "});
+}
+
 }  // namespace
 
 std::string pyxis_name(std::string_view image) {
@@ -47,6 +83,7 @@ std::string apptainer_name(std::string_view image) {
 }
 
 std::string container_words(const Container& container, const std::vector<Variable>& variables) {
+  if (container.policy.by == ImagePolicy::By::podman) return podman_words(container, variables);
   const bool pyxis = container.policy.by == ImagePolicy::By::pyxis;
   std::string out;
   if (pyxis) {

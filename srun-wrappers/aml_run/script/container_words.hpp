@@ -1,4 +1,4 @@
-// The words with which pyxis or Apptainer runs a job's image.
+// The words with which pyxis, Apptainer or podman runs a job's image.
 #pragma once
 
 #include <string>

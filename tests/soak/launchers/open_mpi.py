@@ -152,7 +152,7 @@ class Mpirun:
     @staticmethod
     def is_documented(words: list[str], ours: Ours, real: str) -> bool:
         if ours.status != 0:  # 4.1 takes the slots of the last program's -host for those of all programs
-            return ":" in words and "do not fit" in ours.said
+            return (":" in words and "do not fit" in ours.said) or "do not come out even" in ours.said  # docs/launchers.md
         has_hosts = HOSTS.search(" ".join(words))  # Slurm has more nodes than this one
         return bool(HERE.search(real) or (not has_hosts and "more processes than the ppr" in real))
 
