@@ -31,13 +31,13 @@ AllTaskFacts AllTaskFacts::make(std::uint32_t tasks) {
   return {.tasks = SharedArray<TaskFacts>::make(tasks), .complete = SharedAtomic<std::uint32_t>::make()};
 }
 
-bool note_task(const AllTaskFacts& all, std::uint32_t local, std::uint32_t rank, std::uint32_t local_rank,
+bool note_task(const AllTaskFacts& all, std::uint32_t local, const launch::Identity& identity,
                const EnvironmentReader& environment) {
   TaskFacts* const facts = all.tasks.at(local);
   if (facts == nullptr) return false;
   note_group(*facts);
   if (!all.devices.numa.empty())
-    facts->place = own_place(all.devices.numa, all.devices.gpus, rank, local_rank, environment);
+    facts->place = own_place(all.devices.numa, all.devices.gpus, identity.rank, identity.local_rank, environment);
   if (facts->is_complete.exchange(true)) return false;
   return all.complete.add(1) + 1 == all.tasks.size();
 }

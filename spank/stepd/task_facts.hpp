@@ -11,6 +11,7 @@
 #include "base/os/shared_atomic.hpp"
 #include "base/text/environment.hpp"
 #include "fabric/facts/rank_place.hpp"
+#include "launch/placement/identity.hpp"
 #include "spank/stepd/shared_array.hpp"
 #include "step/cause/memory_group.hpp"
 
@@ -42,7 +43,7 @@ struct AllTaskFacts {
 };
 
 /// In the task, in its own cgroup and on its own processors. Returns whether it is the last of them.
-[[nodiscard]] bool note_task(const AllTaskFacts& all, std::uint32_t local, std::uint32_t rank, std::uint32_t local_rank,
+[[nodiscard]] bool note_task(const AllTaskFacts& all, std::uint32_t local, const launch::Identity& identity,
                              const EnvironmentReader& environment);
 
 /// By the last task of rank 0's node: the lines for the user about where the ranks are.

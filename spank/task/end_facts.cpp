@@ -58,15 +58,13 @@ std::optional<std::uint64_t> address_space(const Handle& handle) {
 
 }  // namespace
 
-step::ErrorPlaces error_places(const NodePlan& plan, const Handle& handle, const UserRights& user, std::uint32_t rank,
-                               std::uint32_t wait_status, std::uint64_t elapsed_ms) {
+step::ErrorPlaces error_places(const NodePlan& plan, const Handle& handle, const UserRights& user,
+                               std::uint32_t wait_status) {
   const int status = static_cast<int>(wait_status);
   return {.roots = trace::trace_roots({}, user.user),
           .step = plan.step.step_name,
-          .rank = rank,
           .user = user.user,
           .elastic_file = handle.variable("TORCHELASTIC_ERROR_FILE").value_or(""),
-          .elapsed_ms = elapsed_ms,
           .folder = handle.variable("PWD").value_or(""),
           .had_bus_error = WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS};
 }

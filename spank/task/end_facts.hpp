@@ -13,9 +13,9 @@
 
 namespace amldist::spank {
 
-/// Where the user's rights may find something about this end.
+/// Where the user's rights may find something about this end; rank and time are the caller's to add.
 [[nodiscard]] step::ErrorPlaces error_places(const NodePlan& plan, const Handle& handle, const UserRights& user,
-                                             std::uint32_t rank, std::uint32_t wait_status, std::uint64_t elapsed_ms);
+                                             std::uint32_t wait_status);
 
 /// The causes of a task's end. Reads the kernel's files and nothing of the user's.
 [[nodiscard]] std::vector<step::Cause> causes_of(StepdSession& session, const Handle& handle, const std::string& host,

@@ -79,7 +79,9 @@ struct UserAnswer {
 /// have put a link, a FIFO or a file system of his own there. nullopt: not in time.
 std::optional<UserAnswer> ask_as_user(const NodePlan& plan, const EndedTask& task, const Handle& handle) {
   if (!task.rank || !(task.failed() || recorder_counts(plan, task))) return UserAnswer();
-  const auto places = error_places(plan, handle, task.user, *task.rank, task.wait_status, task.elapsed_ms);
+  auto places = error_places(plan, handle, task.user, task.wait_status);
+  places.rank = *task.rank;
+  places.elapsed_ms = task.elapsed_ms;
   const auto read = [&] {
     const auto call = recorder_counts(plan, task) ? trace::last_call_of(places.roots, task.user.user, places.step,
                                                                         *task.rank, task.failed() ? "" : "mpi")

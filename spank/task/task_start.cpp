@@ -130,8 +130,7 @@ void tell_notes(const NodeStart& node, const Handle& handle) {
 void tell_places(const NodeStart& node, const Handle& handle, std::uint32_t rank) {
   const launch::StepPlan& step = node.plan()->step;
   const auto local = handle.number(S_TASK_ID, "S_TASK_ID");
-  const std::uint32_t local_rank = step.placement.map.local_rank_of(rank);
-  if (!local || !note_task(node.tasks, *local, rank, local_rank, handle.environment())) return;
+  if (!local || !note_task(node.tasks, *local, identity_of(step.placement.map, rank), handle.environment())) return;
   for (const std::string& line : lines_about_places(node.tasks, node.plan()->host, step.spec.verbose)) tell_step(line);
 }
 

@@ -93,8 +93,8 @@ def test_a_node_dies_while_the_step_is_launched(cluster, workdir):
 
 
 def test_a_cable_is_cut_while_steps_run(cluster, workdir):
-    """The node is declared down after SlurmdTimeout (30 s here), which ends both steps; srun names it, and we add nothing that
-    we cannot know. With the cable back the node takes steps again."""
+    """The node is declared down after SlurmdTimeout (30 s here), which ends both steps; srun names it, and we say at most
+    that Slurm lost a node: no rank is blamed. With the cable back the node takes steps again."""
     plain = Background(cluster, workdir, "srun -w node[1-4] -N4 -n4 --overcommit --aml-dist=pytorch bash -c \"echo runs; sleep 75\"")
     plain.says("runs")
     (workdir / "servers").mkdir(mode=0o777)
@@ -106,7 +106,8 @@ def test_a_cable_is_cut_while_steps_run(cluster, workdir):
         for step in (plain, servers):
             text = step.wait(70)
             assert "status 0" not in text and "node4" in text, text
-            assert "aml-dist: " not in text, text
+            own = {line for line in text.splitlines() if "aml-dist: " in line}
+            assert own <= {"aml-dist: ended by Slurm: a node of the job does not answer any more, or could not be started"}, text
     finally:
         assert cluster.devcluster("heal", "all").status == 0
     check_pytorch(cluster.tasks("-w node[1-4] -N4 -n4 --aml-dist=pytorch"))
