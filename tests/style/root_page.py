@@ -16,7 +16,7 @@ reads its arguments and the file of `config=`, and nothing else; all that is not
 The list is compared with what happens. `tests/cluster/hostile/test_root.py` records the kernel's calls of live steps of each kind with
 their stacks (`strace -k`), and takes those that have the plugin on the stack and root's rights. `abi.variables_of_root` records the
 variables. A call without a line fails the test, so that a new one is seen in review. The first column is the test's regular
-expression: N is a number, `PLUGIN-FOLDER` where the plugin is installed, `SITE-FILE` the file of `config=`.
+expression: N is a number, `\\p` separates alternatives, `PLUGIN-FOLDER` where the plugin is installed, `SITE-FILE` the file of `config=`.
 """
 
 
