@@ -25,6 +25,7 @@ struct CommandLine {
   std::string mpi;
   std::string instance_types;  ///< empty: the default file
   commands::SlurmOptions slurm;
+  commands::SlurmOptions keep;  ///< of aml-dist keep
   bool dry_run = false;
   bool wait = false;
   bool json = false;
