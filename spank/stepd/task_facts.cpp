@@ -1,6 +1,7 @@
 #include "spank/stepd/task_facts.hpp"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "base/os/whole_file.hpp"
@@ -55,8 +56,8 @@ std::vector<std::string> lines_about_places(const AllTaskFacts& all, const std::
 
 std::optional<step::MemoryGroup> memory_group_of(const TaskFacts* facts) {
   if (facts == nullptr || !facts->is_complete.load()) return std::nullopt;
-  if (facts->group.front() == '\0') return std::nullopt;
-  return step::MemoryGroup{facts->is_version_1, facts->group.data()};
+  const auto end = std::ranges::find(facts->group, '\0');
+  return step::MemoryGroup::make(facts->is_version_1, std::string_view(facts->group.begin(), end));
 }
 
 }  // namespace amldist::spank

@@ -432,6 +432,10 @@ class Translator {
 
   Result<void> limits() {
     if (find("limits", "timeout") != nullptr) plan_.job.set("time", slurm_time(number_of("limits", "timeout", 0)));
+    const YamlValue* const tier = find("queue_settings", "job_tier");
+    if (tier != nullptr && text::to_lower(tier->text) == "spot") plan_.job.set("requeue");
+    if (const YamlValue* const retries = find("retry_settings", "max_retries"))
+      plan_.keep.set("retries", retries->text);
     return {};
   }
 

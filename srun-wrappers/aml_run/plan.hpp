@@ -132,6 +132,7 @@ struct Plan {
   std::vector<std::string> warnings;
   commands::SlurmOptions job;   ///< of sbatch
   commands::SlurmOptions step;  ///< of srun
+  commands::SlurmOptions keep;  ///< of aml-dist keep; empty: the step is started once
   std::string option;           ///< after --aml-dist=; empty: a step without it
   std::variant<Program, ShellLine> command;
   std::optional<RayCluster> ray;

@@ -43,6 +43,10 @@ bool is_group_path(std::string_view path) {
 
 }  // namespace
 
+std::optional<MemoryGroup> MemoryGroup::make(bool is_version_1, std::string_view path) {
+  return is_group_path(path) ? std::optional(MemoryGroup{is_version_1, std::string(path)}) : std::nullopt;
+}
+
 std::optional<MemoryGroup> MemoryGroup::parse(std::string_view proc_cgroup) {
   std::optional<MemoryGroup> unified;
   for (const std::string_view line : text::split(proc_cgroup, '\n')) {

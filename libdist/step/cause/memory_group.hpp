@@ -19,6 +19,8 @@ struct MemoryGroup {
 
   /// From the text of /proc/PID/cgroup. nullopt: no controller of memory, or a path that is not one.
   [[nodiscard]] static std::optional<MemoryGroup> parse(std::string_view proc_cgroup);
+  /// nullopt for a path that leads out of the tree of groups.
+  [[nodiscard]] static std::optional<MemoryGroup> make(bool is_version_1, std::string_view path);
 
   friend bool operator==(const MemoryGroup&, const MemoryGroup&) = default;
 };

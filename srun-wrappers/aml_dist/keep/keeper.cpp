@@ -54,7 +54,8 @@ struct Job {
 };
 
 Result<Job> read_job() {
-  if (own_variable(nested_mark))
+  const auto keeper = own_variable(nested_mark);  // of another job, if a task has submitted this one
+  if (keeper && keeper == own_variable("SLURM_JOB_ID"))
     return refusal("it runs below another aml-dist keep already, which starts the step again: give one of them");
   if (number("SLURM_HET_SIZE") > 1)
     return refusal("a heterogeneous job cannot be kept: its components have nodes of their own");
@@ -192,20 +193,33 @@ class Keeper {
     std::map<std::string, std::string> out;
     std::vector<std::string> fine;
     const auto states = node_states(nodes);
-    const Machines machines = machines_of(states, numbers_.slurmd_port);
-    const auto deaf = deaf_slurmds(machines);
+    for (auto& [name, machine] : machines_of(states, numbers_.slurmd_port)) known_.insert_or_assign(name, machine);
+    Machines machines = known_;  // also where slurmctld is slow to answer
+    std::erase_if(machines, [&](const auto& each) { return !contains(nodes, each.first); });
+    machines.erase(state_.batch_host);
+    std::vector<std::string> deaf = deaf_slurmds(machines);
+    if (deaf.size() > 1 && deaf.size() == machines.size()) deaf.clear();  // it is this machine's network
     for (const std::string& node : nodes) {
       const auto state = states.find(node);
       if (state != states.end() && !state->second.is_usable())
         out.emplace(node, concat({"Slurm says ", state->second.word}));
-      else if (contains(deaf, node) && deaf.size() < machines.size()) out.emplace(node, "its slurmd does not answer");
+      else if (contains(deaf, node)) out.emplace(node, "its slurmd does not answer");
       else fine.push_back(node);
     }
+    take_out(deaf);
     const NodeHealth health = check_nodes(fine, options_.health, folder_);
     if (!health.silent.empty())
       say(concat({"the check of ", names_of(health.silent), " has not answered: used all the same"}));
     out.insert(health.sick.begin(), health.sick.end());
     return out;
+  }
+
+  /// A dead node in the job would end it after SlurmdTimeout.
+  void take_out(const std::vector<std::string>& dead) {
+    if (dead.empty()) return;
+    std::vector<std::string> left = job_.nodes;
+    std::erase_if(left, [&](const std::string& each) { return contains(dead, each); });
+    if (shrink_job(job_.run.job, left, folder_)) job_.nodes = left;
   }
 
   /// The nodes of the first start.
@@ -275,6 +289,7 @@ class Keeper {
                           .words = line_.words_for(choice(), process_environment()),
                           .record = record,
                           .nodes = nodes_.step,
+                          .own_node = own_variable("SLURMD_NODENAME").value_or(""),
                           .allocation = job_.nodes,
                           .slurm = numbers_,
                           .grace = options_.grace,
@@ -288,7 +303,7 @@ class Keeper {
     if (users_record && end->record) static_cast<void>(append_line(*users_record, end->record->to_line()));
     overlaps_ = overlaps_ || end->still_holds;
     for (const std::string& node : end->gone) {
-      if (!end->still_holds) std::erase(job_.nodes, node);
+      if (end->is_out) std::erase(job_.nodes, node);
     }
     Start start = judge(*end, now_s() - began);
     if (watches_progress()) {
@@ -463,6 +478,7 @@ class Keeper {
   std::string state_file_;
   Signals signals_;
   SlurmNumbers numbers_;
+  Machines known_;
   JobState state_;
   Nodes nodes_;
   std::uint32_t wanted_ = 0;

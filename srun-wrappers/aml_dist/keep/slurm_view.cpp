@@ -107,6 +107,11 @@ std::optional<std::string> step_of(std::uint32_t job, pid_t srun) {
   return answer ? parse_step(answer->text, own_host_name(), srun) : std::nullopt;
 }
 
+bool is_known_step(std::uint32_t job, const std::string& step) {
+  const auto answer = ask({"scontrol", "-o", "show", "step", std::to_string(job)});
+  return answer && answer->text.find(concat({"StepId=", step, " "})) != std::string::npos;
+}
+
 Result<void> shrink_job(std::uint32_t job, std::span<const std::string> nodes, const std::string& folder) {
   // scontrol writes scripts with the job's new variables into its working folder.
   return command({"env", concat({"--chdir=", folder}), "scontrol", "update", concat({"JobId=", std::to_string(job)}),

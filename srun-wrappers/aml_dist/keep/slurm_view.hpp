@@ -40,6 +40,9 @@ struct SlurmNumbers {
 /// Reads `scontrol -o show step`.
 [[nodiscard]] std::optional<std::string> parse_step(std::string_view text, std::string_view host, pid_t srun);
 
+/// Whether slurmctld still has this step; false without an answer.
+[[nodiscard]] bool is_known_step(std::uint32_t job, const std::string& step);
+
 /// Takes all other nodes out of the job. slurmctld ends steps on them at once, and does not wait for nodes that are
 /// gone. Errors: unavailable, with slurmctld's sentence.
 [[nodiscard]] Result<void> shrink_job(std::uint32_t job, std::span<const std::string> nodes, const std::string& folder);

@@ -77,6 +77,7 @@ WatchedStart::WatchedStart(StartFacts facts, const Signals& signals, std::functi
 
 Result<EndOfStart> WatchedStart::run() {
   machines_ = machines_of(node_states(facts_.nodes), facts_.slurm.slurmd_port);
+  machines_.erase(facts_.own_node);
   for (const auto& [name, answer] : knock(machines_, milliseconds(1000))) {
     if (answer != Answer::accepted) machines_.erase(name);
   }
@@ -198,12 +199,22 @@ void WatchedStart::end_without(std::vector<std::string> nodes, const std::string
   const auto shrunk = shrink_job(facts_.job, left, facts_.folder);
   if (!shrunk) say_(concat({"the job keeps ", names_of(nodes), ": ", shrunk.error().message}));
   if (step) cancel_step(*step);
-  constexpr milliseconds if_gone{800};
-  constexpr seconds if_not{4};
-  end_.still_holds = !shrunk;
+  constexpr milliseconds for_last_lines{800};
+  if (!srun_->wait_until(Clock::now() + for_last_lines)) srun_->kill(SIGKILL);
+  end_.still_holds = !step || !has_gone(*step);
+  end_.is_out = static_cast<bool>(shrunk);
   end_.gone = std::move(nodes);
   end_.why = why;
-  if (!srun_->wait_until(Clock::now() + (shrunk ? if_gone : milliseconds(if_not)))) srun_->kill(SIGKILL);
+}
+
+bool WatchedStart::has_gone(const std::string& step) const {
+  constexpr seconds longest{5};
+  constexpr milliseconds pause{300};
+  for (const auto until = Clock::now() + longest; Clock::now() < until; std::this_thread::sleep_for(pause)) {
+    if (!is_known_step(facts_.job, step)) return true;
+    cancel_step(step);
+  }
+  return false;
 }
 
 std::optional<step::EndRecord> WatchedStart::read_record() const {

@@ -40,6 +40,7 @@ struct StartFacts {
   std::vector<std::string> words = {};       ///< srun's
   std::string record = {};                   ///< path of the record of its end
   std::vector<std::string> nodes = {};       ///< of the step
+  std::string own_node = {};                 ///< that of this process, which nobody can replace
   std::vector<std::string> allocation = {};  ///< all nodes of the job
   SlurmNumbers slurm = {};
   std::chrono::seconds grace{0};  ///< for the other ranks, after one has failed
@@ -52,6 +53,7 @@ struct EndOfStart {
   std::optional<step::EndRecord> record = {};  ///< absent where srun made no step with the option
   std::vector<std::string> gone = {};          ///< nodes that do not answer
   std::string why = {};                        ///< the sentence about them
+  bool is_out = false;                         ///< they are out of the job
   bool still_holds = false;                    ///< Slurm may not have given back what the step used
 };
 
@@ -71,6 +73,8 @@ class WatchedStart {
   void look_at_record();
   void end_without(std::vector<std::string> nodes, const std::string& why);
   void end_step();
+  /// Waits until slurmctld has forgotten the step; false: it has not.
+  [[nodiscard]] bool has_gone(const std::string& step) const;
   [[nodiscard]] std::optional<step::EndRecord> read_record() const;
   [[nodiscard]] bool is_due(Clock::time_point& next, std::chrono::seconds every) const;
 

@@ -75,6 +75,10 @@ class Reader {
     parser_.add_text("--instance-types", line_.instance_types);
     parser_.add_text("--download-path", line_.download_path);
     parser_.add_text("--metric-pattern", line_.metric);
+    for (const char* const name : {"spares", "retries", "per-hour", "min-nodes", "no-restart-on", "checkpoints",
+                                   "progress", "grace", "health"}) {
+      parser_.add_value(concat({"--", name}), [this, name](const std::string& value) { line_.keep.set(name, value); });
+    }
     parser_.add_value("--set", [this](const std::string& value) { sets_.push_back(value); });
     parser_.add_value("--setup", [this](const std::string& value) { line_.setup.push_back(value); });
     for (const auto& [name, field] :
@@ -214,6 +218,9 @@ aml-run [OPTION]... -- COMMAND [ARGUMENT]...
   --stop-before SECONDS[@SIGNAL]   ask the ranks to save and end so long before the time limit
   --instance-types FILE    what instance types and computes are on this cluster
   --dashboard              kind ray: with Ray's dashboard; its address is in the job's output
+  --spares N, --retries N  start the step again without the guilty node: aml-dist keep has these and
+                           --per-hour, --min-nodes, --no-restart-on, --checkpoints, --progress,
+                           --grace, --health
   --no-expand              leave $RANK and its like in a command's arguments alone
   --dry-run                print the batch script
   -W, --wait               follow the job; its exit status becomes ours; Ctrl-C asks

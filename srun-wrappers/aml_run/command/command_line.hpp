@@ -26,6 +26,7 @@ struct CommandLine {
   std::string stop_before;
   std::string instance_types;  ///< empty: the default file
   commands::SlurmOptions slurm;
+  commands::SlurmOptions keep;  ///< of aml-dist keep
   bool dry_run = false;
   bool wait = false;
   bool json = false;

@@ -180,6 +180,35 @@ Result<void> check_launcher(const launch::Spec& spec, Plan& plan) {
   return {};
 }
 
+/// With one of keep's options the step is started by `aml-dist keep`, and the job has nodes to spare.
+Result<void> keep_step(const CommandLine& line, Plan& plan, bool as_step) {
+  constexpr std::uint64_t most_nodes = 1U << 16U;
+  plan.keep.merge(line.keep);
+  if (plan.keep.all().empty()) return {};
+  const auto wrong = [](std::string sentence) { return Error{Errc::invalid_argument, std::move(sentence)}; };
+  if (as_step)
+    return wrong(
+        "inside an allocation a step is started once: write aml-dist keep [OPTION]... -- srun, or give --new-job");
+  if (plan.job.has("requeue")) plan.keep.set("requeue");
+  if (!plan.keep.has("spares")) return {};
+  const auto spares = text::to_number(plan.keep.value_of("spares"), most_nodes);
+  const std::string_view given = plan.job.has("nodes") ? plan.job.value_of("nodes") : std::string_view("1");
+  const auto nodes = text::to_number(given, most_nodes);
+  if (!spares || !nodes || *nodes == 0)
+    return wrong(
+        concat({"--spares=", plan.keep.value_of("spares"), " and --nodes=", given, ": give two whole numbers"}));
+  if (const auto tasks = text::to_number(plan.job.value_of("ntasks"), UINT32_MAX);
+      tasks && !plan.job.has("ntasks-per-node")) {
+    if (*tasks % *nodes != 0)
+      return wrong(concat({"--spares, and ", text::count(*tasks, "task"), " cannot be shared out among ",
+                           text::count(*nodes, "node")}));
+    plan.job.set("ntasks-per-node", std::to_string(*tasks / *nodes));
+  }
+  plan.job.erase("ntasks");
+  plan.job.set("nodes", std::to_string(*nodes + *spares));
+  return {};
+}
+
 }  // namespace
 
 void use_snapshot(const std::string& to, Plan& plan) {
@@ -205,6 +234,7 @@ Result<Plan> finish_plan(const CommandLine& line, Plan plan, bool as_step) {
   if (line.job_file.empty() && !as_step) complete_shape(*spec, plan.job);
   if (auto status = check_shape(*spec, plan.job); !status) return status.error();
   if (auto status = check_launcher(*spec, plan); !status) return status.error();
+  if (auto status = keep_step(line, plan, as_step); !status) return status.error();
   if (as_step) commands::count_tasks(plan.job);
   else if (auto status = place_log(line, plan.job); !status) return status.error();
   plan.job = sorted(plan.job);

@@ -208,10 +208,18 @@ std::string recorded(std::string_view record, std::string step) {
                  "echo \"ended $job_status\" >>\"$job_record\"\nexit \"$job_status\"\n"});
 }
 
+/// `aml-dist keep` in front of srun, which starts it again.
+std::string keep_of(const Plan& plan) {
+  if (plan.keep.all().empty()) return {};
+  std::string out = concat({shell::quote(commands::sibling_program("aml-dist")), " keep "});
+  for (const GivenOption& option : plan.keep.all()) out += concat({shell::quote(option.to_word()), " "});
+  return out + "-- ";
+}
+
 /// srun, with the path where it records which task failed first.
 std::string srun_of(const Plan& plan) {
   const bool writes = !record_path(plan).empty() && !plan.option.empty();
-  return concat({writes ? concat({step::job_record_variable, "=\"$job_record\" "}) : "", "srun"});
+  return concat({writes ? concat({step::job_record_variable, "=\"$job_record\" "}) : "", keep_of(plan), "srun"});
 }
 
 std::string shell_step(const Plan& plan, const FilledText& line, const std::vector<std::string>& options) {

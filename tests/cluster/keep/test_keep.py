@@ -231,6 +231,19 @@ def test_back_to_the_queue_without_the_node(cluster, workdir):
     assert not list(workdir.glob(".aml-dist-keep*")), "no file is left"
 
 
+def test_the_node_of_the_batch_script_dies(cluster, workdir):
+    """Slurm ends the job when it gives the node up, and requeues it; the next run goes on, with the same budget."""
+    kept = train(cluster, workdir, "--requeue --retries 1", steps=60, sbatch="-N2 -w node[1-2] --requeue")
+    checkpoint(workdir)
+    cluster.run("pkill -9 -x slurmd; pkill -9 slurmstepd; pkill -9 -x aml-dist; pkill -9 -x srun; pkill -9 -x python3; pkill -9 slurm_script", on="node1")
+    wait_until(lambda: "NODE_FAIL" in cluster.run(f"scontrol show job {kept.job}").out or "Restarts=1" in cluster.run(f"scontrol show job {kept.job}").out, 90)
+    assert cluster.devcluster("heal", "node1").status == 0
+    kept.says("the job was requeued: 1 start so far", 60)
+    kept.says("\nstatus 0", 60)  # the first run's was the shell's word about a killed keep
+    assert "start 1 1 port" in kept.text(), kept.text()
+    finish_training(kept, workdir, 2, 60)
+
+
 def test_a_cancelled_job_is_not_started_again(cluster, workdir):
     kept = Kept(cluster, workdir, "--spares 1 --retries 9", "sleep 60")
     kept.says("rank 2 of 3")
@@ -293,7 +306,7 @@ def test_where_it_cannot_run(cluster):
         (f"salloc -Q -N1 {TOOL} keep -- env true", "'env' is not srun"),
         (f"salloc -Q -N1 {TOOL} keep", "no step is given"),
         (f"salloc -Q -N1 : -N1 {TOOL} keep -- srun true", "a heterogeneous job cannot be kept"),
-        (f"salloc -Q -N1 env AMLDIST_KEEP=1 {TOOL} keep -- srun true", "it runs below another aml-dist keep already"),
+        (f"salloc -Q -N1 bash -c 'AMLDIST_KEEP=$SLURM_JOB_ID {TOOL} keep -- srun true'", "it runs below another aml-dist keep already"),
         (f"salloc -Q -N1 bash -c '{TOOL} keep --health off -- srun --aml-dist=pytorch sleep 3 & sleep 1; {TOOL} keep -- srun true; s=$?; wait; exit $s'",
          "another aml-dist keep of job"),
     ]:
