@@ -60,7 +60,10 @@ class Translator {
     bindings_.expect_later(options.made_later);
     bindings_.look_for_keys_in(options.root);
     bindings_.fetch_to(table.downloads);
-    bindings_.know_assets(table);
+    bindings_.know_assets([&table](std::string_view reference) {
+      const DataAsset* const asset = find_asset(table, reference);
+      return asset != nullptr ? std::optional(asset->path) : std::nullopt;
+    });
     for (const auto& [expression, replacement] : options.further) bindings_.add(expression, replacement);
   }
 

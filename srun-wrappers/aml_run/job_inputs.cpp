@@ -108,8 +108,8 @@ Bindings::Input Bindings::read_input(const YamlEntry& entry) {
 }
 
 Result<Replacement> Bindings::read_path(const YamlEntry& entry, const YamlValue& path) {
-  if (const DataAsset* const asset = table_ != nullptr ? find_asset(*table_, path.text) : nullptr)
-    return read_path(entry, YamlValue::scalar(asset->path, path.location));
+  if (const auto asset = path_of_asset_ ? path_of_asset_(path.text) : std::nullopt)
+    return read_path(entry, YamlValue::scalar(*asset, path.location));
   const YamlValue* const mode = entry.value.find("mode");
   if (is_remote(path.text)) {
     const bool direct = mode != nullptr && text::to_lower(mode->text) == "direct";

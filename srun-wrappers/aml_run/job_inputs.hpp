@@ -1,15 +1,17 @@
 // Inputs and outputs of a job file, and the values of ${{inputs.x}} and ${{outputs.y}}.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "aml_run/expressions.hpp"
 #include "aml_run/plan.hpp"
-#include "aml_run/site_table.hpp"
 #include "base/text/result.hpp"
 
 namespace amldist::run {
@@ -50,8 +52,9 @@ class Bindings {
 
   /// Files behind https: are kept below this folder.
   void fetch_to(const std::string& folder) { downloads_ = folder; }
-  /// Data assets of Azure ML that this cluster has. The table must outlive this.
-  void know_assets(const SiteTable& table) { table_ = &table; }
+  /// Where a data asset of Azure ML ("azureml:NAME:VERSION") is on this cluster; nullopt: it is not there.
+  using AssetPath = std::function<std::optional<std::string>(std::string_view reference)>;
+  void know_assets(AssetPath path_of) { path_of_asset_ = std::move(path_of); }
   /// The inputs and outputs that the command uses.
   [[nodiscard]] std::vector<Download> downloads() const;
   /// Local paths of inputs that the command uses.
@@ -85,7 +88,7 @@ class Bindings {
   std::string run_folder_;
   std::vector<std::string> made_later_;
   const YamlValue* root_ = nullptr;
-  const SiteTable* table_ = nullptr;
+  AssetPath path_of_asset_;
   std::string downloads_;
   std::map<std::string, Download, std::less<>> fetched_;
   std::map<std::string, Input, std::less<>> inputs_;

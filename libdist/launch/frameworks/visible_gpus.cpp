@@ -7,8 +7,8 @@
 
 #include "base/text/text.hpp"
 
-// Sources: CUDA's programming guide (CUDA_VISIBLE_DEVICES; MIG: "enumerates a single compute instance"); torch 2.15
-// cuda/__init__.py (_parse_visible_devices); ROCm's "GPU isolation techniques". Not tried on AMD's and Intel's GPUs.
+// Lists as torch's tests of _parse_visible_devices have them (test/test_cuda.py, TestVisibleDeviceParses). MIG and ROCm
+// follow the vendors' documents and were not tried on such GPUs.
 namespace amldist::launch {
 namespace {
 

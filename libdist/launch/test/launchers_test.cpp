@@ -189,6 +189,7 @@ TEST(Launchers, WhatIsOneWorldOrMayBeMeantStarts) {
       {"pytorch", eight, "torchrun --nnodes 8 --node_rank $RANK train.py"},
       {"pytorch", two_nodes, "accelerate launch --config_file c.yml train.py"},
       {"pytorch", two_nodes, "srun --overlap hostname"},
+      {"pytorch", eight, "axolotl train config.yml"},
   };
   for (const Case& each : warned) {
     EXPECT_EQ(checked(each.option, each.step, each.line).substr(0, 7), "warned:") << each.line;

@@ -39,8 +39,6 @@ REFUSED = [
      "2 tasks on 2 nodes, each of which would start a node's processes (torchrun): leave torchrun out (srun starts every process)"),
     ("-N1 -n2 -O --aml-dist=pytorch ft_launcher --nproc-per-node=8 train.py",
      f"2 tasks on the node, each of which would start 8 processes (ft_launcher): {PER_NODE}"),
-    ("-N2 -n2 --aml-dist=pytorch axolotl train c.yml -- --num-processes 8",
-     f"2 tasks on 2 nodes, each of which would start a node's processes (axolotl): {PER_NODE}"),
     ("-N2 --ntasks-per-node=1 --aml-dist=pytorch,launch=per-node llamafactory-cli train c.yml",
      "llamafactory-cli on each of 2 nodes is not told of the others and would make 2 worlds: export NNODES=2"),
     ("-N2 --ntasks-per-node=1 --aml-dist=mpi,launch=per-node mpirun -np 8 ./program",
@@ -77,6 +75,7 @@ def test_the_number_of_a_node_that_a_batch_script_has_put_in_is_named(cluster, p
 
 @pytest.mark.parametrize(("step", "warning"), [
     ("-N2 -n2 --aml-dist=pytorch accelerate launch --config_file c.yml train.py", PER_NODE),
+    ("-N2 -n2 --aml-dist=pytorch axolotl train c.yml", PER_NODE),
     ("-N1 -n2 -O --aml-dist=pytorch bash -c 'torchrun --nnodes 2 --node_rank $RANK train.py'", PER_NODE),
     ("-N2 -n2 --aml-dist=pytorch bash -c 'torchrun --nnodes 2 --node_rank $NODE_RANK train.py'", ""),
     ("-N2 --ntasks-per-node=1 --aml-dist=pytorch,launch=per-node torchrun train.py", ""),
