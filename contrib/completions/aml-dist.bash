@@ -86,7 +86,7 @@ _aml_dist() {
     fi
 
     if [[ ${COMP_WORDS[1]} == keep ]]; then
-        local keep='--spares --retries --per-hour --min-nodes --no-restart-on --checkpoints --progress --grace --requeue --health --json --help --'
+        local keep='--spares --retries --per-hour --min-nodes --no-restart-on --checkpoints --progress --grace --requeue --requeue-at-limit --health --json --help --'
         case $previous in
         --health) mapfile -t COMPREPLY < <(compgen -W 'off quick bench' -- "$current") ;;
         --checkpoints) mapfile -t COMPREPLY < <(compgen -d -- "$current") ;;

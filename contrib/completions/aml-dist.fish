@@ -57,6 +57,7 @@ complete -c aml-dist -n $keep -l checkpoints -r -a '(__fish_complete_directories
 complete -c aml-dist -n $keep -l progress -r -d 'The same for a file or a command'
 complete -c aml-dist -n $keep -l grace -x -d 'Seconds for the other ranks when one fails'
 complete -c aml-dist -n $keep -l requeue -d 'Without a spare, back to the queue'
+complete -c aml-dist -n $keep -l requeue-at-limit -d 'Back to the queue after an agreed stop'
 complete -c aml-dist -n $keep -l health -x -a 'off quick bench' -d 'Check nodes before they are used'
 complete -c aml-dist -n $keep -l json -d 'Each start and decision as a line'
 complete -c aml-dist -n __fish_use_subcommand -a ray -d 'Start Ray on the nodes of a step'

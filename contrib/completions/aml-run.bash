@@ -5,7 +5,7 @@ _aml_run() {
     local current=${COMP_WORDS[COMP_CWORD]} previous='' word
     local own='--kind= --set --setup --mpi= --instance-types= --no-expand --dry-run --wait --json --new-job --list-keys --version
         --literal --snapshot --dashboard --stop-before= --test-only --list --show= --cancel= --stream= --resume= --download= --download-path= --metric-pattern=
-        --spares= --retries= --per-hour= --min-nodes= --no-restart-on= --checkpoints= --progress= --grace= --health= --help'
+        --spares= --retries= --per-hour= --min-nodes= --no-restart-on= --checkpoints= --progress= --grace= --health= --requeue-at-limit --help'
     local slurm='--account= --array= --begin= --chdir= --comment= --constraint= --cpus-per-task= --dependency= --distribution=
         --error= --exclude= --exclusive --export= --gpus-per-node= --gres= --hold --job-name= --mail-type= --mem= --nodelist=
         --nodes= --ntasks= --ntasks-per-node= --output= --partition= --qos= --reservation= --tasks-per-node= --time='

@@ -33,6 +33,7 @@ complete -c aml-run -l checkpoints -r -d 'aml-dist keep: folder of checkpoints'
 complete -c aml-run -l progress -r -d 'aml-dist keep: file or command'
 complete -c aml-run -l grace -x -d 'aml-dist keep: seconds for the other ranks'
 complete -c aml-run -l health -x -a 'off quick bench' -d 'aml-dist keep: check of the nodes'
+complete -c aml-run -l requeue-at-limit -d 'aml-dist keep: back to the queue after an agreed stop'
 complete -c aml-run -l list-keys -d 'Every key of a job file'
 complete -c aml-run -l version -d 'Print the release'
 complete -c aml-run -s h -l help -d Help

@@ -228,5 +228,14 @@ TEST_F(KeepState, TheNewestFileIsTheProgress) {
   EXPECT_NE(progress_of(folder + "/deep/1"), "");
 }
 
+TEST(SlurmView, ReadsWhenAJobEnds) {
+  const auto one = parse_time("2026-11-27T08:20:00");
+  const auto later = parse_time("2026-11-27T08:21:05");
+  ASSERT_TRUE(one && later);
+  EXPECT_EQ(*later - *one, 65);
+  for (const char* const text : {"", "Unknown", "2026-11-27", "2026-11-27T08:20:00Z", "N/A"})
+    EXPECT_FALSE(parse_time(text)) << text;
+}
+
 }  // namespace
 }  // namespace amldist::keep::keep_parts_test

@@ -36,6 +36,11 @@ Start after(Start start, std::int64_t ran, std::int64_t at = 0) {
   return start;
 }
 
+Start at_end(Start start) {
+  start.at_limit = true;
+  return start;
+}
+
 struct Case {
   const char* name;
   Limits limits;
@@ -50,9 +55,22 @@ TEST(KeepPolicy, DecidesByTheTable) {
   const Limits five = {.retries = 5};
   const Limits fewer = {.retries = 5, .min_nodes = 2};
   const Limits queue = {.retries = 5, .requeue = true};
+  const Limits at_limit = {.retries = 1, .requeue_at_limit = true};
   const Limits chosen = {.retries = 5, .no_restart_on = {7}};
   const std::vector<Case> cases = {
       {"well", five, {ended(done, 0)}, two_spares, Action::end, {}, ""},
+      // At the time limit.
+      {"at the limit", at_limit, {at_end(ended(done, 0))}, two_spares, Action::requeue, {}, "goes back to the queue"},
+      {"not wanted", five, {at_end(ended(done, 0))}, two_spares, Action::end, {}, ""},
+      {"before", at_limit, {ended(done, 0)}, two_spares, Action::end, {}, ""},
+      {"failed", at_limit, {at_end(fault("b"))}, two_spares, Action::restart, {}, "again on the same nodes"},
+      {"free",
+       at_limit,
+       {at_end(ended(done, 0)), at_end(ended(done, 0)), fault("b")},
+       two_spares,
+       Action::restart,
+       {},
+       ""},
       // At once.
       {"refused", five, {ended(refused)}, two_spares, Action::end, {}, "not started again: refused, why"},
       {"cancelled", five, {ended(cancelled)}, two_spares, Action::end, {}, "not started again: cancelled"},
@@ -201,7 +219,7 @@ TEST(KeepPolicy, DecidesByTheTable) {
     EXPECT_EQ(to_string(decision.action), to_string(each.action)) << each.name;
     EXPECT_EQ(decision.excluded, each.excluded) << each.name;
     EXPECT_NE(decision.sentence.find(each.says), std::string::npos) << each.name << ": " << decision.sentence;
-    EXPECT_EQ(decision.sentence.empty(), each.history.back().cause == done) << each.name;
+    EXPECT_EQ(decision.sentence.empty(), each.history.back().cause == done && each.action == Action::end) << each.name;
   }
 }
 

@@ -25,6 +25,7 @@ json to_json(const Start& start) {
               {"failure", start.failure},         {"evidence", start.evidence}, {"status", start.status},
               {"rank_status", start.rank_status}, {"ended", start.ended},       {"ran", start.ran}};
   if (start.advanced) out["advanced"] = *start.advanced;
+  if (start.at_limit) out["at_limit"] = true;
   return out;
 }
 
@@ -46,6 +47,7 @@ Start to_start(const json& from) {
               .ended = from.at("ended"),
               .ran = from.at("ran")};
   if (from.contains("advanced")) start.advanced = from.at("advanced").get<bool>();
+  start.at_limit = from.value("at_limit", false);
   return start;
 }
 

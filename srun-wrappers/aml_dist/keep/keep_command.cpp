@@ -77,6 +77,8 @@ Command add_keep(CLI::App& app, std::vector<std::string> step) {
       ->check(CLI::Range(0, 86400));
   command->add_flag("--requeue", options.limits.requeue,
                     "Without a spare, back to the queue, without the guilty nodes");
+  command->add_flag("--requeue-at-limit", options.limits.requeue_at_limit,
+                    "When the ranks have stopped before the time limit (stop=), back to the queue");
   command->add_option("--health", given->health, "Check nodes before they are used: off, quick, bench")
       ->capture_default_str()
       ->check(CLI::IsMember({"off", "quick", "bench"}));

@@ -89,13 +89,13 @@ bool lacks_progress(std::span<const Start> history) {
 
 /// Why there may be no further start; empty: there may.
 std::string exhausted(const Limits& limits, std::span<const Start> history) {
-  if (history.size() > limits.retries) {
+  if (costly(history) > limits.retries) {
     return limits.retries == 0 ? "there are no retries (--retries=0)"
                                : concat({"all ", text::count(limits.retries, "restart"), " of --retries are used"});
   }
   const std::int64_t now = history.back().ended;
-  const auto recent = std::ranges::count_if(history.first(history.size() - 1),
-                                            [&](const Start& each) { return each.ended > now - hour; });
+  const auto recent = std::ranges::count_if(
+      history.first(history.size() - 1), [&](const Start& each) { return !each.at_limit && each.ended > now - hour; });
   if (limits.per_hour == 0 || recent < static_cast<std::ptrdiff_t>(limits.per_hour)) return {};
   return concat({"it was started again ", text::count(limits.per_hour, "time"),
                  " within the last hour, the most that --per-hour allows"});
@@ -159,6 +159,9 @@ std::string said_of_nodes(const Start& last) {
 
 Decision decide(const Limits& limits, std::span<const Start> history, const Nodes& nodes) {
   const Start& last = history.back();
+  if (last.cause == Cause::done && last.at_limit && limits.requeue_at_limit)
+    return {.action = Action::requeue,
+            .sentence = "the step has stopped before the time limit: the job goes back to the queue"};
   if (last.cause == Cause::done) return {};
   if (const auto status = chosen_status(limits, last))
     return end(concat({"not started again: status ", std::to_string(*status), " is in --no-restart-on"}));
@@ -172,6 +175,10 @@ Decision decide(const Limits& limits, std::span<const Start> history, const Node
   return reason.empty()
              ? decision
              : end(concat({last.evidence, last.evidence.empty() ? "" : "; ", "not started again: ", reason}));
+}
+
+std::size_t costly(std::span<const Start> history) {
+  return static_cast<std::size_t>(std::ranges::count(history, false, &Start::at_limit));
 }
 
 std::string failure_of(const step::EndRecord& record) {

@@ -2,6 +2,7 @@
 //
 //   end of the start                                              decision
 //   done                                                          end
+//   done, asked to by stop= before the time limit                 requeue (--requeue-at-limit); costs nothing
 //   refused, cancelled, time_limit, preempted, --no-restart-on    end at once
 //   node_down, node_unhealthy, link, plugin_missing, a launch     that node is never used again in this job:
 //     that Slurm could not do on a node                             replace
@@ -41,6 +42,7 @@ struct Start {
   std::int64_t ended = 0;                ///< seconds since 1970
   std::int64_t ran = 0;                  ///< seconds
   std::optional<bool> advanced = {};     ///< nullopt: nobody watches progress
+  bool at_limit = false;                 ///< it ended after stop= asked it to, before the job's time limit
 
   friend bool operator==(const Start&, const Start&) = default;
 };
@@ -51,6 +53,7 @@ struct Limits {
   std::uint32_t per_hour = 0;   ///< 0: any number
   std::uint32_t min_nodes = 0;  ///< 0: as many as asked for
   bool requeue = false;
+  bool requeue_at_limit = false;
   std::vector<int> no_restart_on = {};
 };
 
@@ -71,6 +74,9 @@ struct Decision {
 
 /// `history`: all starts of this job, the one that has ended last. At least one.
 [[nodiscard]] Decision decide(const Limits& limits, std::span<const Start> history, const Nodes& nodes);
+
+/// Starts that count for --retries.
+[[nodiscard]] std::size_t costly(std::span<const Start> history);
 
 /// The part of a failure that does not change from node to node and from start to start: cause, status or signal, and
 /// the text after it, without ranks, hosts, times and numbers.

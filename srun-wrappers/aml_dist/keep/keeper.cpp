@@ -21,6 +21,7 @@
 #include "base/text/hostlist.hpp"
 #include "base/text/text.hpp"
 #include "base/time/calendar_time.hpp"
+#include "launch/option/spec.hpp"
 #include "shared/allocation.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/terminal.hpp"
@@ -143,13 +144,13 @@ class Keeper {
                                   .ran = 60});
       say(concat({"the job was requeued: ", text::count(state_.history.size(), "start"), " so far",
                   state_.excluded.empty() ? "" : ", without ", names_of(state_.excluded)}));
-      if (state_.history.size() > options_.limits.retries)
+      if (costly(state_.history) > options_.limits.retries)
         return Error{Errc::unavailable,
                      concat({"keep: all of --retries=", std::to_string(options_.limits.retries), " are used"})};
     }
     state_.batch_host = own_variable("SLURMD_NODENAME").value_or("");
     state_.runs = true;
-    if (auto status = save(); !status && options_.limits.requeue)
+    if (auto status = save(); !status && (options_.limits.requeue || options_.limits.requeue_at_limit))
       return Error{Errc::unavailable, concat({"keep: ", status.error().message, ": --requeue needs it"})};
     else if (!status) say(concat({status.error().message, ": after a requeue the budget would begin anew"}));
     return {};
@@ -172,14 +173,38 @@ class Keeper {
     if (options_.limits.min_nodes > wanted_)
       return refusal(concat({"--min-nodes=", std::to_string(options_.limits.min_nodes), ", but the step has ",
                              text::count(wanted_, "node")}));
-    if (options_.limits.requeue && !job_.may_requeue)
-      return refusal(job_.is_batch ? "--requeue, but Slurm may not requeue this job: add #SBATCH --requeue"
-                                   : "--requeue needs a batch job");
+    const bool requeues = options_.limits.requeue || options_.limits.requeue_at_limit;
+    const std::string flag = options_.limits.requeue ? "--requeue" : "--requeue-at-limit";
+    if (requeues && !job_.may_requeue)
+      return refusal(concat({flag, job_.is_batch ? ", but Slurm may not requeue this job: add #SBATCH --requeue"
+                                                 : " needs a batch job"}));
+    if (auto status = plan_stop(); !status) return status.error();
     if (!options_.checkpoints.empty() && !std::filesystem::is_directory(options_.checkpoints))
       return Error{Errc::not_found, concat({"keep: --checkpoints ", text::quote(options_.checkpoints),
                                             " is not a folder: make it before"})};
     numbers_ = slurm_numbers();
     return line_.share_out(all, wanted_, options_.limits.min_nodes != 0, process_environment());
+  }
+
+  /// When the ranks are asked to stop, so that an end after that is no end of the work.
+  Result<void> plan_stop() {
+    if (!options_.limits.requeue_at_limit) return {};
+    const auto spec =
+        launch::parse_spec(line_.has_kind() ? line_.option() : own_variable("SLURM_AML_DIST").value_or(""));
+    if (!spec || !spec->stop)
+      return refusal(
+          "--requeue-at-limit needs the key stop=SECONDS in srun's --aml-dist, which asks the ranks to save");
+    const auto end = end_of_job(job_.run.job);
+    if (!end) return refusal("--requeue-at-limit, but the job has no time limit: add #SBATCH --time");
+    stop_before_ = spec->stop->seconds;
+    return {};
+  }
+
+  /// Whether a start that ends now was asked to stop. The limit may have been moved meanwhile.
+  [[nodiscard]] bool is_after_stop() const {
+    if (!stop_before_) return false;
+    const auto end = end_of_job(job_.run.job);
+    return end && now_s() >= *end - std::int64_t{*stop_before_};
   }
 
   [[nodiscard]] std::string progress() const {
@@ -306,6 +331,7 @@ class Keeper {
       if (end->is_out) std::erase(job_.nodes, node);
     }
     Start start = judge(*end, now_s() - began);
+    start.at_limit = start.cause == Cause::done && is_after_stop();
     if (watches_progress()) {
       const std::string after = progress();
       start.advanced = !after.empty() && after != before;
@@ -426,7 +452,7 @@ class Keeper {
     constexpr int attempts = 20;
     constexpr std::chrono::milliseconds pause{200};
     bool excluded = false;
-    for (int i = 0; i < attempts && !excluded; ++i) {
+    for (int i = 0; i < attempts && !excluded && !state_.excluded.empty(); ++i) {
       excluded = static_cast<bool>(exclude_nodes(job_.run.job, state_.excluded));
       static_cast<void>(signals_.wait(pause));
     }
@@ -482,6 +508,7 @@ class Keeper {
   JobState state_;
   Nodes nodes_;
   std::uint32_t wanted_ = 0;
+  std::optional<std::uint32_t> stop_before_;  ///< seconds of stop=, under --requeue-at-limit
   bool overlaps_ = false;
   bool was_cancelled_ = false;
   bool is_requeued_ = false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 
 #include "base/net/own_network.hpp"
 #include "base/os/child_process.hpp"
@@ -125,6 +126,19 @@ Result<void> requeue_job(std::uint32_t job) { return command({"scontrol", "reque
 Result<void> exclude_nodes(std::uint32_t job, std::span<const std::string> nodes) {
   return command(
       {"scontrol", "update", concat({"JobId=", std::to_string(job)}), concat({"ExcNodeList=", joined(nodes)})});
+}
+
+std::optional<std::int64_t> end_of_job(std::uint32_t job) {
+  return job_field(job, "TimeLimit") == "UNLIMITED" ? std::nullopt : parse_time(job_field(job, "EndTime"));
+}
+
+std::optional<std::int64_t> parse_time(const std::string& text) {
+  std::tm parts = {};
+  const char* const end = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
+  if (end == nullptr || *end != '\0') return std::nullopt;
+  parts.tm_isdst = -1;
+  const std::time_t time = std::mktime(&parts);
+  return time == -1 ? std::nullopt : std::optional(std::int64_t{time});
 }
 
 std::string job_field(std::uint32_t job, std::string_view name) {

@@ -50,6 +50,10 @@ void cancel_step(const std::string& step);
 [[nodiscard]] Result<void> requeue_job(std::uint32_t job);
 /// Of a job that waits. Errors: unavailable.
 [[nodiscard]] Result<void> exclude_nodes(std::uint32_t job, std::span<const std::string> nodes);
+/// Seconds since 1970 at which the job's time limit is; nullopt: it has none, or no answer.
+[[nodiscard]] std::optional<std::int64_t> end_of_job(std::uint32_t job);
+/// Reads "2026-11-27T08:20:00", in this machine's zone.
+[[nodiscard]] std::optional<std::int64_t> parse_time(const std::string& text);
 /// A field of `scontrol show job`, such as "JobState"; empty: no answer.
 [[nodiscard]] std::string job_field(std::uint32_t job, std::string_view name);
 

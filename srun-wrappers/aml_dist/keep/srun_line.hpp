@@ -35,6 +35,8 @@ class SrunLine {
   [[nodiscard]] std::vector<std::string> words_for(const Choice& choice, const EnvironmentReader& environment) const;
 
   [[nodiscard]] bool has_kind() const { return known_.has("aml-dist"); }
+  /// The option --aml-dist; empty without one.
+  [[nodiscard]] std::string option() const { return has_kind() ? std::string(known_.value_of("aml-dist")) : ""; }
 
  private:
   /// Whether nodes and tasks can be placed by a list of nodes in their order.

@@ -79,6 +79,7 @@ class Reader {
                                    "progress", "grace", "health"}) {
       parser_.add_value(concat({"--", name}), [this, name](const std::string& value) { line_.keep.set(name, value); });
     }
+    parser_.add_switch("--requeue-at-limit", [this](const std::string&) { line_.keep.set("requeue-at-limit"); });
     parser_.add_value("--set", [this](const std::string& value) { sets_.push_back(value); });
     parser_.add_value("--setup", [this](const std::string& value) { line_.setup.push_back(value); });
     for (const auto& [name, field] :
@@ -220,7 +221,7 @@ aml-run [OPTION]... -- COMMAND [ARGUMENT]...
   --dashboard              kind ray: with Ray's dashboard; its address is in the job's output
   --spares N, --retries N  start the step again without the guilty node: aml-dist keep has these and
                            --per-hour, --min-nodes, --no-restart-on, --checkpoints, --progress,
-                           --grace, --health
+                           --grace, --health, --requeue-at-limit
   --no-expand              leave $RANK and its like in a command's arguments alone
   --dry-run                print the batch script
   -W, --wait               follow the job; its exit status becomes ours; Ctrl-C asks

@@ -231,6 +231,23 @@ def test_back_to_the_queue_without_the_node(cluster, workdir):
     assert not list(workdir.glob(".aml-dist-keep*")), "no file is left"
 
 
+def test_a_step_that_stops_before_the_limit_goes_on_in_the_queue(cluster, workdir):
+    """The first run stops when it is asked to, 50 s before a limit of a minute; the second has nothing left to do."""
+    log = workdir / "log"
+    (workdir / "rank.sh").write_text("#!/bin/bash\n[ ! -e saved ] || { echo nothing left; exit 0; }\n"
+                                     "until [ -e $AMLDIST_STOP_FILE ]; do sleep 0.2; done\necho saved by $RANK start $AMLDIST_RESTART >>saved\n")
+    (workdir / "job.sh").write_text(f"#!/bin/bash\ncd {workdir}\n{TOOL} keep --retries 0 --health off --requeue-at-limit -- srun --ntasks-per-node=1 "
+                                    f"--aml-dist=pytorch,stop=50 bash rank.sh\necho status $? >>{log}\n")
+    done = cluster.run(f"cd {workdir} && sbatch --parsable -N2 --ntasks-per-node=1 --time=1 --requeue --open-mode=append -o {log} job.sh")
+    assert done.status == 0, str(done)
+    wait_until(lambda: log.exists() and log.read_text().count("nothing left") == 2, 120)
+    wait_until(lambda: "\nstatus 0" in log.read_text().rpartition("nothing left")[2], 20)
+    said = log.read_text()
+    assert "keep: the step has stopped before the time limit: the job goes back to the queue" in said, said
+    assert "keep: the job was requeued: 1 start so far" in said and "start 1 on node" in said, said
+    assert not list(workdir.glob(".aml-dist-keep*")), "no file is left"
+
+
 def test_the_node_of_the_batch_script_dies(cluster, workdir):
     """Slurm ends the job when it gives the node up, and requeues it; the next run goes on, with the same budget."""
     kept = train(cluster, workdir, "--requeue --retries 1", steps=60, sbatch="-N2 -w node[1-2] --requeue")
@@ -289,6 +306,7 @@ def test_lines_of_json(cluster, workdir):
     ("--spares 2", "-N3", "srun's --nodes=3 and --spares=2 make 5 nodes, but the job has 4 nodes"),
     ("--min-nodes 5", "", "--min-nodes=5, but the step has 4 nodes"),
     ("--requeue", "", "--requeue needs a batch job"),
+    ("--requeue-at-limit", "", "--requeue-at-limit needs a batch job"),
     ("--checkpoints /nowhere", "", "--checkpoints '/nowhere' is not a folder: make it before"),
     ("", "-w node1", "the srun line has --nodelist, but keep chooses the nodes of each start"),
     ("", "-N1 true : -N1", "a heterogeneous step (':') cannot be kept"),
