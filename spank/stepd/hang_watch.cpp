@@ -93,8 +93,7 @@ std::string longest_wait(const WatchedNode& node) {
 }
 
 /// What is known of a task without a recorder: its process, which slurmstepd started.
-std::optional<Recording> unrecorded_task(const WatchedNode& node, std::uint32_t rank,
-                                         std::span<const ProcessStat> processes) {
+std::optional<Recording> unrecorded_task(const WatchedNode& node, std::uint32_t rank, const ProcessTable& processes) {
   const auto own = std::ranges::find(node.ranks, rank);
   const auto index = static_cast<std::size_t>(own - node.ranks.begin());
   if (node.has_launchers || index >= node.processes.size()) return std::nullopt;
@@ -104,9 +103,9 @@ std::optional<Recording> unrecorded_task(const WatchedNode& node, std::uint32_t 
   task.rank = rank;
   task.size = node.size;
   task.local_rank = static_cast<std::uint32_t>(index);
-  const auto process = std::ranges::find(processes, node.processes[index], &ProcessStat::id);
+  const ProcessStat* const process = processes.find(node.processes[index]);
   // Its number may be another's by now.
-  const bool lives = process != processes.end() && process->parent == ::getppid() && process->state != 'Z';
+  const bool lives = process != nullptr && process->parent == ::getppid() && process->state != 'Z';
   task.writer = !lives ? Writer::gone : process->state == 'T' ? Writer::stopped : Writer::runs;
   if (lives) task.totals = trace::totals_of(process->id, processes);
   return task;
@@ -143,8 +142,7 @@ std::string shares_of(const WatchedNode& node, std::size_t first) {
 }
 
 /// The states of a rank, one for each of its recorders.
-std::vector<std::string> states_of_rank(const WatchedNode& node, std::uint32_t rank,
-                                        std::span<const ProcessStat> processes) {
+std::vector<std::string> states_of_rank(const WatchedNode& node, std::uint32_t rank, const ProcessTable& processes) {
   std::vector<std::string> texts;
   for (const std::string_view source : sources) {
     auto recording = recording_of(node, rank, source);
@@ -162,7 +160,7 @@ std::vector<std::string> states_of_rank(const WatchedNode& node, std::uint32_t r
 std::string states_of(const WatchedNode& node, std::size_t first) {
   constexpr std::size_t room = longest_answer_as_user - sources.size() * (step::longest_rank_state + 1) - 64;
   const auto ranks = ranks_of(node);
-  const auto processes = all_processes();
+  const auto processes = ProcessTable::read();
   std::vector<std::string> texts;
   for (std::size_t used = 0; first < ranks.size() && used < room; ++first) {
     for (std::string& each : states_of_rank(node, ranks[first], processes)) {

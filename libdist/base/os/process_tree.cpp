@@ -7,10 +7,11 @@
 #include <algorithm>
 #include <csignal>
 #include <limits>
-#include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/os/whole_file.hpp"
 #include "base/text/text.hpp"
@@ -45,7 +46,14 @@ std::optional<ProcessStat> parse_process_stat(std::string_view stat) {
   return process;
 }
 
-std::vector<ProcessStat> all_processes() {
+ProcessTable::ProcessTable(std::vector<ProcessStat> processes) : processes_(std::move(processes)) {
+  std::ranges::stable_sort(processes_, {}, &ProcessStat::parent);
+  by_id_.resize(processes_.size());
+  std::iota(by_id_.begin(), by_id_.end(), std::size_t{0});
+  std::ranges::sort(by_id_, {}, [this](std::size_t place) { return processes_[place].id; });
+}
+
+ProcessTable ProcessTable::read() {
   std::vector<ProcessStat> processes;
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc"), &::closedir);
   while (const dirent* const entry = folder ? ::readdir(folder.get()) : nullptr) {
@@ -53,20 +61,23 @@ std::vector<ProcessStat> all_processes() {
     const auto process = parse_process_stat(read_file_start(text::concat({"/proc/", entry->d_name, "/stat"}), 512));
     if (process) processes.push_back(*process);
   }
-  return processes;
+  return ProcessTable(std::move(processes));
 }
 
-std::vector<ProcessStat> family_of(pid_t root, std::span<const ProcessStat> processes) {
-  std::multimap<pid_t, const ProcessStat*> children;
+const ProcessStat* ProcessTable::find(pid_t id) const noexcept {
+  const auto id_at = [this](std::size_t place) { return processes_[place].id; };
+  const auto found = std::ranges::lower_bound(by_id_, id, {}, id_at);
+  return found != by_id_.end() && id_at(*found) == id ? &processes_[*found] : nullptr;
+}
+
+std::vector<ProcessStat> ProcessTable::family_of(pid_t root) const {
   std::vector<ProcessStat> family;
-  for (const ProcessStat& each : processes) {
-    if (each.id == root) family.push_back(each);
-    else children.emplace(each.parent, &each);
-  }
-  for (std::size_t next = 0; next < family.size(); ++next) {
-    const auto [first, last] = children.equal_range(family[next].id);
-    for (auto child = first; child != last; ++child) family.push_back(*child->second);
-    children.erase(first, last);
+  if (const ProcessStat* const found = find(root)) family.push_back(*found);
+  // Numbers may have been used again while /proc was read, so parents may seem to go round in a circle.
+  for (std::size_t next = 0; next < family.size() && family.size() <= processes_.size(); ++next) {
+    for (const ProcessStat& child : std::ranges::equal_range(processes_, family[next].id, {}, &ProcessStat::parent)) {
+      if (child.id != root) family.push_back(child);
+    }
   }
   return family;
 }
@@ -93,7 +104,7 @@ void signal_descendants(int signal) {
 
 std::vector<pid_t> descendants() {
   std::vector<pid_t> ids;
-  for (const ProcessStat& each : family_of(::getpid(), all_processes())) ids.push_back(each.id);
+  for (const ProcessStat& each : ProcessTable::read().family_of(::getpid())) ids.push_back(each.id);
   if (!ids.empty()) ids.erase(ids.begin());
   return ids;
 }

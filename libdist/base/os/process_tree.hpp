@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -25,11 +24,23 @@ struct ProcessStat {
 /// even parentheses and newlines. Without times, cpu_ticks is 0.
 [[nodiscard]] std::optional<ProcessStat> parse_process_stat(std::string_view stat);
 
-/// All processes, as /proc shows them now. Empty without /proc.
-[[nodiscard]] std::vector<ProcessStat> all_processes();
+/// The processes of one moment.
+class ProcessTable {
+ public:
+  explicit ProcessTable(std::vector<ProcessStat> processes);
+  /// As /proc shows them now. Empty without /proc.
+  [[nodiscard]] static ProcessTable read();
 
-/// `root` and its descendants among `processes`, parents first; empty if `root` is not among them. Linear.
-[[nodiscard]] std::vector<ProcessStat> family_of(pid_t root, std::span<const ProcessStat> processes);
+  /// nullptr if there is no such process.
+  [[nodiscard]] const ProcessStat* find(pid_t id) const noexcept;
+  /// `root` and its descendants, parents first; empty if there is no such process. Work: the family's size, times a
+  /// logarithm.
+  [[nodiscard]] std::vector<ProcessStat> family_of(pid_t root) const;
+
+ private:
+  std::vector<ProcessStat> processes_;  ///< by parent
+  std::vector<std::size_t> by_id_;      ///< places in processes_
+};
 
 /// A handle of the process that has this number now (pidfd_open(2)); empty if no process has it, or before Linux 5.4.
 [[nodiscard]] FileDescriptor open_process(pid_t id) noexcept;

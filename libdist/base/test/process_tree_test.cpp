@@ -50,12 +50,16 @@ TEST(ProcessTree, AProgramsNameCannotForgeItsParent) {
 }
 
 TEST(ProcessTree, AFamilyHasItsRootFirstAndNobodyElse) {
-  const std::vector<ProcessStat> all = {{9, 7, 'S', 1}, {7, 5, 'R', 2}, {5, 1, 'S', 3},
-                                        {6, 5, 'D', 4}, {1, 0, 'S', 5}, {8, 1, 'S', 6}};
+  const ProcessTable all(
+      {{9, 7, 'S', 1}, {7, 5, 'R', 2}, {5, 1, 'S', 3}, {6, 5, 'D', 4}, {1, 0, 'S', 5}, {8, 1, 'S', 6}});
   std::vector<pid_t> ids;
-  for (const ProcessStat& each : family_of(5, all)) ids.push_back(each.id);
+  for (const ProcessStat& each : all.family_of(5)) ids.push_back(each.id);
   EXPECT_EQ(ids, (std::vector<pid_t>{5, 7, 6, 9}));
-  EXPECT_TRUE(family_of(4, all).empty());
+  EXPECT_TRUE(all.family_of(4).empty());
+  EXPECT_EQ(all.find(6)->state, 'D');
+  EXPECT_EQ(all.find(4), nullptr);
+  const ProcessTable circle({{2, 3, 'S', 0}, {3, 2, 'S', 0}});
+  EXPECT_LE(circle.family_of(2).size(), 3U) << "numbers that were used again";
 }
 
 }  // namespace

@@ -68,12 +68,12 @@ std::string tenths(std::uint32_t value) {
 
 }  // namespace
 
-ActivityTotals totals_of(pid_t process, std::span<const ProcessStat> all) {
+ActivityTotals totals_of(pid_t process, const ProcessTable& all) {
   constexpr std::uint64_t ms_per_s = 1000;
   const auto ticks_per_s = static_cast<std::uint64_t>(std::max(1L, ::sysconf(_SC_CLK_TCK)));
   ActivityTotals totals;
   totals.at_ms = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count();
-  for (const ProcessStat& each : family_of(process, all)) {
+  for (const ProcessStat& each : all.family_of(process)) {
     totals.cpu_ms += each.cpu_ticks * ms_per_s / ticks_per_s;
     totals.io_bytes += io_of(each.id);
     if (each.id != process) ++totals.children;

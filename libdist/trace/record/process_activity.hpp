@@ -5,7 +5,6 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <span>
 #include <string>
 
 #include "base/os/process_tree.hpp"
@@ -32,7 +31,7 @@ struct ActivityTotals {
 };
 
 /// Of a process among all of its host; zero but for the time if it is not there or belongs to another user.
-[[nodiscard]] ActivityTotals totals_of(pid_t process, std::span<const ProcessStat> all);
+[[nodiscard]] ActivityTotals totals_of(pid_t process, const ProcessTable& all);
 
 /// What happened between two totals.
 struct Activity {

@@ -33,7 +33,7 @@ class Child {
     ::kill(id_, SIGKILL);
     ::waitpid(id_, nullptr, 0);
   }
-  [[nodiscard]] ActivityTotals totals() const { return totals_of(id_, all_processes()); }
+  [[nodiscard]] ActivityTotals totals() const { return totals_of(id_, ProcessTable::read()); }
 
   /// The first activity of half a second that `is_expected`, or the last one of ten seconds.
   [[nodiscard]] Activity activity(const std::function<bool(const Activity&)>& is_expected) const {
@@ -108,7 +108,7 @@ TEST(ProcessActivity, TotalsMayShrink) {
 }
 
 TEST(ProcessActivity, OfAProcessThatIsGoneNothingIsSeen) {
-  const ActivityTotals totals = totals_of(0x7ffffff0, all_processes());
+  const ActivityTotals totals = totals_of(0x7ffffff0, ProcessTable::read());
   EXPECT_EQ(totals.cpu_ms + totals.io_bytes + totals.children, 0U);
 }
 

@@ -141,7 +141,7 @@ LiveStep read_answers(std::string_view answers, std::int64_t now_ns) {
 }
 
 void print_states(const TracedStep& step) {
-  const auto processes = all_processes();
+  const auto processes = ProcessTable::read();
   for (Recording recording : step.recordings) {
     recording.totals = trace::totals_of(recording.pid, processes);
     std::printf("%c%s", state_mark, step::to_rank_state(recording, calendar_ns()).c_str());
