@@ -75,8 +75,10 @@ std::vector<ProcessStat> ProcessTable::family_of(pid_t root) const {
   if (const ProcessStat* const found = find(root)) family.push_back(*found);
   // Numbers may have been used again while /proc was read, so parents may seem to go round in a circle.
   for (std::size_t next = 0; next < family.size() && family.size() <= processes_.size(); ++next) {
-    for (const ProcessStat& child : std::ranges::equal_range(processes_, family[next].id, {}, &ProcessStat::parent)) {
-      if (child.id != root) family.push_back(child);
+    const pid_t parent = family[next].id;
+    auto child = std::ranges::lower_bound(processes_, parent, {}, &ProcessStat::parent);
+    for (; child != processes_.end() && child->parent == parent; ++child) {
+      if (child->id != root) family.push_back(*child);
     }
   }
   return family;

@@ -16,8 +16,9 @@ namespace {
 
 using text::concat;
 
-/// A poll every few milliseconds takes a hundredth of a processor; the threads of a framework that idles, less.
-constexpr std::uint32_t least_processor_tenths = 2;
+/// A poll every few milliseconds takes a hundredth of a processor; the threads of a framework that idles, less. On a
+/// node with far more processes than processors one that computes may have no more than this.
+constexpr std::uint32_t least_processor_tenths = 1;
 constexpr std::uint64_t least_io_per_second = 100'000;
 constexpr std::uint64_t bytes_per_mb = 1'000'000;
 
