@@ -8,7 +8,6 @@ Start the program with ``srun --aml-dist=pytorch``, torchrun, mpirun, or alone. 
 found. For PyTorch's own collectives: ``torch.distributed.init_process_group("amldist")``.
 """
 
-import amldist_errors as _errors_of_ranks
 from amldist._communicator import Communicator
 from amldist._errors import AbortedError, Error, MismatchError, PeerError, TimeoutError
 from amldist._library import version
@@ -32,4 +31,9 @@ __all__ = [
     "version",
 ]
 __version__ = version()
-_errors_of_ranks.install()
+try:  # absent where only this folder was copied
+    import amldist_errors as _errors_of_ranks
+except ImportError:
+    pass
+else:
+    _errors_of_ranks.install()
