@@ -69,6 +69,28 @@ std::vector<std::uint32_t> named_ranks(const WatchedNode& node) {
   return {ranks.begin(), ranks.end()};
 }
 
+/// The value of a line of /proc/ID/status, such as "State"; empty if it is not there.
+std::string status_of(std::int32_t process, std::string_view name) {
+  constexpr std::size_t most = 4096;
+  const std::string status = read_file_start(concat({"/proc/", std::to_string(process), "/status"}), most);
+  for (const std::string_view line : text::split(status, '\n')) {
+    if (line.starts_with(name) && line.substr(name.size()).starts_with(":\t"))
+      return std::string(line.substr(name.size() + 2));
+  }
+  return {};
+}
+
+/// A tracer of system calls stops a process as well, but lets it go on at once: then it is switched to now and then.
+bool is_held_by_debugger(const Recording& recording) {
+  constexpr std::string_view switches = "voluntary_ctxt_switches";
+  const auto is_stopped = [&] { return status_of(recording.pid, "State").starts_with('t'); };
+  if (recording.writer != Writer::stopped || !is_stopped()) return false;
+  const std::string before = status_of(recording.pid, switches);
+  constexpr timespec moment = {0, 50'000'000};
+  static_cast<void>(::nanosleep(&moment, nullptr));
+  return is_stopped() && status_of(recording.pid, switches) == before;
+}
+
 std::vector<std::uint32_t> ranks_of(const WatchedNode& node) {
   return node.has_launchers ? named_ranks(node) : node.ranks;
 }
@@ -82,10 +104,7 @@ std::string longest_wait(const WatchedNode& node) {
       const auto recording = recording_of(node, rank, source);
       if (!recording) continue;
       is_recorded = true;
-      const std::string stat = concat({"/proc/", std::to_string(recording->pid), "/stat"});
-      const auto process =
-          recording->writer == Writer::stopped ? parse_process_stat(read_file_start(stat, 512)) : std::nullopt;
-      if (process && process->state == 't') return std::string(step::HangDetector::debugged);
+      if (is_held_by_debugger(*recording)) return std::string(step::HangDetector::debugged);
       longest = std::max(longest, step::longest_wait_ms(*recording, calendar_ns()));
     }
   }

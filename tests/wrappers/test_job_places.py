@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 from conftest import NOT_FOUND, USAGE
+from test_job_file import directives
 
 
 def script(aml_run, path, *options) -> str:
@@ -114,3 +115,28 @@ def test_a_job_that_slurmctld_has_forgotten_is_looked_up_in_the_accounting(aml_r
     slurm.program("sacct", "exit 1")
     done = aml_run.run("--wait", "--", "x", env=slurm.env)
     assert done.status == NOT_FOUND and "Slurm no longer knows job 17" in done.said
+
+
+@pytest.mark.parametrize("more, options, nodes, keep", [
+    ("retry_settings: {max_retries: 4}\n", [], "2", "keep --retries=4 -- srun "),
+    ("retry_settings: {max_retries: 4, timeout: 9}\nqueue_settings: {job_tier: Spot}\n", ["--retries=5"], "2", "keep --retries=5 --requeue -- srun "),
+    ("", ["--spares=1", "--grace", "9"], "3", "keep --spares=1 --grace=9 -- srun "),
+])
+def test_a_step_that_is_kept_alive(aml_run, job, more, options, nodes, keep):
+    path = job("command: a\nresources: {instance_count: 2}\ndistribution: {type: pytorch, process_count_per_instance: 4}\n" + more)
+    text = script(aml_run, path, *options)
+    assert f"aml-dist {keep}" in text and directives(text)["nodes"] == nodes and directives(text)["ntasks-per-node"] == "4", text
+    assert ("requeue" in directives(text)) == ("--requeue" in keep), text
+
+
+def test_a_tier_that_is_only_requeued(aml_run, job):
+    text = script(aml_run, job("command: a\nqueue_settings: {job_tier: Spot}\n"))
+    assert "#SBATCH --requeue" in text and "keep" not in text
+
+
+@pytest.mark.parametrize("options, says", [
+    (["--spares=x"], "--spares=x and --nodes=1: give two whole numbers"),
+    (["--spares=1", "-N2", "-n3"], "--spares, and 3 tasks cannot be shared out among 2 nodes"),
+])
+def test_spares_that_make_no_sense(aml_run, options, says):
+    assert says in aml_run.refusal(USAGE, "--dry-run", *options, "--", "a")

@@ -51,7 +51,8 @@ std::string prepare() noexcept {
     owner().store(::getpid());
     heard().load();
     take(SIGTERM);
-    const auto number = text::to_number(own_variable(launch::variable::stop_signal).value_or(""), SIGRTMAX);
+    const auto number =
+        text::to_number(own_variable(launch::variable::stop_signal).value_or(""), static_cast<std::uint64_t>(SIGRTMAX));
     if (number && *number > 0) take(static_cast<int>(*number));
     return file;
   } catch (const std::exception&) {  // out of memory
