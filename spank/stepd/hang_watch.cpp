@@ -160,32 +160,30 @@ std::string shares_of(const WatchedNode& node, std::size_t first) {
   return piece(first, texts);
 }
 
-/// The states of a rank, one for each of its recorders.
-std::vector<std::string> states_of_rank(const WatchedNode& node, std::uint32_t rank, const ProcessTable& processes) {
-  std::vector<std::string> texts;
-  for (const std::string_view source : sources) {
-    auto recording = recording_of(node, rank, source);
-    if (!recording) continue;
+/// What a rank's recorder for one source shows, with what its process has done. Of a rank without any recorder, what is
+/// known of its process, in place of the last source.
+std::optional<Recording> state_of(const WatchedNode& node, std::uint32_t rank, std::string_view source,
+                                  const ProcessTable& processes) {
+  if (auto recording = recording_of(node, rank, source)) {
     recording->totals = trace::totals_of(recording->pid, processes);
-    texts.push_back(step::to_rank_state(*recording, calendar_ns()));
+    return recording;
   }
-  if (!texts.empty()) return texts;
-  const auto task = unrecorded_task(node, rank, processes);
-  if (task) texts.push_back(step::to_rank_state(*task, calendar_ns()));
-  return texts;
+  const auto is_recorded = [&](std::string_view other) { return recording_of(node, rank, other).has_value(); };
+  const bool has_none = source == sources.back() && std::ranges::none_of(sources, is_recorded);
+  return has_none ? unrecorded_task(node, rank, processes) : std::nullopt;
 }
 
-/// A piece: the states of this node's ranks, from the `first` one on.
+/// A piece: the states of this node's ranks, each by each of the sources, from the `first` one on.
 std::string states_of(const WatchedNode& node, std::size_t first) {
-  constexpr std::size_t room = longest_answer_as_user - sources.size() * (step::longest_rank_state + 1) - 64;
+  constexpr std::size_t room = longest_answer_as_user - step::longest_rank_state - 64;
   const auto ranks = ranks_of(node);
   const auto processes = ProcessTable::read();
   std::vector<std::string> texts;
-  for (std::size_t used = 0; first < ranks.size() && used < room; ++first) {
-    for (std::string& each : states_of_rank(node, ranks[first], processes)) {
-      used += each.size() + 1;
-      texts.push_back(std::move(each));
-    }
+  for (std::size_t used = 0; first < ranks.size() * sources.size() && used < room; ++first) {
+    const auto state = state_of(node, ranks[first / sources.size()], sources[first % sources.size()], processes);
+    if (!state) continue;
+    texts.push_back(step::to_rank_state(*state, calendar_ns()));
+    used += texts.back().size() + 1;
   }
   return piece(first, texts);
 }
@@ -296,7 +294,7 @@ class WatchThread {
     send_pieces(step::Subject::shares, shares_of, most_ranks());
   }
 
-  void send_states() { send_pieces(step::Subject::state, states_of, most_ranks()); }
+  void send_states() { send_pieces(step::Subject::state, states_of, most_ranks() * sources.size()); }
 
   [[nodiscard]] std::size_t most_ranks() const { return node_.has_launchers ? most_named_ranks : node_.ranks.size(); }
 
