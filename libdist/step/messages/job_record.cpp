@@ -12,7 +12,14 @@ namespace {
 constexpr std::uint64_t most_id = std::numeric_limits<std::uint32_t>::max();
 constexpr std::uint64_t most_of_script = 255;
 
+/// No task of such a step failed by itself.
+bool was_ended_by_slurm(EndRecord::Cause cause) {
+  using enum EndRecord::Cause;
+  return cause == cancelled || cause == time_limit || cause == preempted || cause == node_down;
+}
+
 void read_step(const EndRecord& step, JobRecord& record) {
+  if (!step.rank && was_ended_by_slurm(step.cause)) return;
   std::string sentence = step.rank && step.cause != EndRecord::Cause::hang ? step.evidence : step.sentence();
   if (!sentence.empty() && !record.first_failure)
     record.first_failure = JobRecord::FailedTask{step.shell_status(), std::move(sentence)};
