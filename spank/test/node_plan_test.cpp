@@ -13,7 +13,7 @@ using testing::Variables;
 using text::concat;
 
 constexpr std::uint16_t master_port = 20100;
-const Variables with_token = {{step::report_variable, step::ReportChannel{9, 0xabc}.to_string()},
+const Variables with_token = {{step::report_variable, step::ReportChannel{9, {0xabc}}.to_string()},
                               {"MASTER_PORT", std::to_string(master_port)}};
 
 /// Of four tasks on node1 and node2, two on each; this node's are `ranks`.
