@@ -74,7 +74,8 @@ TEST(Inbox, CountsWhatIsForged) {
 
 TEST(Inbox, TakesEachMessageOnce) {
   Inbox inbox(token, 2);
-  for (const std::uint64_t time : {5U, 3U, 9U, 4U}) EXPECT_TRUE(inbox.take(sealed(time), at(9))) << "overtaken on the way";
+  for (const std::uint64_t time : {5U, 3U, 9U, 4U})
+    EXPECT_TRUE(inbox.take(sealed(time), at(9))) << "overtaken on the way";
   for (const std::uint64_t time : {5U, 3U, 9U, 4U}) EXPECT_FALSE(inbox.take(sealed(time), at(9))) << time;
   EXPECT_TRUE(inbox.take(sealed(5, 8), at(9))) << "another sender's";
   for (std::uint64_t time = 10; time < 10'000; ++time) EXPECT_TRUE(inbox.take(sealed(time), at(time)));
