@@ -63,6 +63,13 @@ std::string written(const launch::Spec& spec) {
   add("parameter_server_count", written(spec.counts.parameter_servers));
   add("chief_count", written(spec.counts.chiefs));
   add("evaluator_count", written(spec.counts.evaluators));
+  add("health", spec.health ? written(*spec.health) : "");
+  if (spec.trace) out += *spec.trace ? ",trace=on" : ",trace=off";
+  if (spec.hang) out += ",hang=" + written(spec.hang);
+  if (spec.hang_action)
+    out += *spec.hang_action == launch::HangAction::report ? ",hang_action=report" : ",hang_action=end";
+  if (spec.hang_busy) out += ",hang_busy=" + written(spec.hang_busy);
+  if (spec.along_topology) out += ",order=topology";
   if (spec.verbose) out += ",verbose";
   return out;
 }
@@ -84,7 +91,11 @@ void try_input(std::string_view input) {
   require(spec->master_addr.form != launch::MasterAddress::Form::host || launch::is_host(spec->master_addr.host),
           "a host is one");
   require(!spec->master_port || *spec->master_port > 0, "port 0 is none");
-  const auto again = launch::parse_spec(written(*spec));
+  auto again = launch::parse_spec(written(*spec));
+  if (again) {  // not written out
+    again->stop = spec->stop;
+    again->rdma_pairs = spec->rdma_pairs;
+  }
   require(again && *again == *spec, "an option that is written out means the same");
 }
 
