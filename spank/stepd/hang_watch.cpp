@@ -95,7 +95,8 @@ std::vector<std::uint32_t> ranks_of(const WatchedNode& node) {
   return node.has_launchers ? named_ranks(node) : node.ranks;
 }
 
-/// The longest wait on this node in milliseconds; or that a debugger holds one of the ranks, or that none is recorded.
+/// The longest wait on this node in milliseconds, or the word for a rank that a debugger holds or for no recorder at
+/// all.
 std::string longest_wait(const WatchedNode& node) {
   std::int64_t longest = 0;
   bool is_recorded = false;

@@ -12,7 +12,7 @@
 
 namespace amldist {
 
-/// Of a process, from /proc/ID/stat.
+/// What /proc/ID/stat says about a process.
 struct ProcessStat {
   pid_t id = 0;
   pid_t parent = 0;

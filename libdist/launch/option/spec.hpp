@@ -106,7 +106,7 @@ struct Spec {
 /// Largest value of hang= and stop=, in seconds: a week.
 inline constexpr std::uint32_t longest_hang = 604'800;
 
-/// Of hang_busy=.
+/// Values of hang_busy=.
 inline constexpr std::uint32_t default_hang_busy = 5;
 inline constexpr std::uint32_t largest_hang_busy = 1000;
 

@@ -34,7 +34,8 @@ MonotonicSeconds time_of(const ErrorPlaces& places) {
   return {static_cast<std::uint64_t>(std::max<std::int64_t>(first, 0)), static_cast<std::uint64_t>(now) + 1};
 }
 
-/// The beginning of a regular file of the user's; empty: there is none. `since`: by the calendar, or 0.
+/// The beginning of a regular file that belongs to the user; empty if it does not exist or is older than `since`
+/// (seconds since 1970; 0: of any age).
 std::string read_file(int folder, const std::string& path, uid_t user, std::int64_t since = 0) {
   const FileDescriptor file(::openat(folder, path.c_str(), for_reading));
   struct stat status = {};

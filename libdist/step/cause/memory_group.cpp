@@ -74,7 +74,7 @@ std::optional<MemoryUse> read_memory_use(const MemoryGroup& group, const std::st
   for (std::string path = group.path; !path.empty(); path.resize(path.rfind('/'))) {
     const auto limit = number_in(file(path, "memory.limit_in_bytes", "memory.max"));
     if (!limit || *limit >= no_limit) continue;
-    // Of a task, its step and its job with the same limit, the step explains it best: its tasks share it.
+    // If task, step and job have the same limit, the step is named, because its tasks share the limit.
     const bool is_nearer = !use.limit || *limit < *use.limit || (*limit == *use.limit && use.whose == "task");
     if (!is_nearer) continue;
     use.limit = limit;

@@ -323,7 +323,7 @@ std::string FirstFailure::clause(const RestOfStep& rest) const {
   return outside();
 }
 
-/// Of a SIGKILL: that it was not for want of memory; or that the node could not find out.
+/// The clause about a SIGKILL: memory was not the reason, or the node could not find out.
 std::string FirstFailure::outside() const {
   if (!ended_by(first_->wait_status, SIGKILL) || distance_from_cause(*first_) == 0) return "";
   const auto* const killed = first_->text_of(Cause::Kind::killed);

@@ -66,7 +66,7 @@ struct FailureReport {
 
   static constexpr std::size_t most_causes = 3;
 
-  /// The text of the cause of this kind; nullptr: there is none.
+  /// The text of the cause of this kind; nullptr if the report has no such cause.
   [[nodiscard]] const std::string* text_of(Cause::Kind kind) const noexcept;
   [[nodiscard]] std::string to_datagram(std::uint64_t token) const;
   /// nullopt for a datagram that to_datagram(token) cannot have written.

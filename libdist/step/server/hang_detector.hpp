@@ -108,8 +108,8 @@ class HangDetector {
   std::optional<Clock::time_point> asked_at_;       ///< for stacks
   std::string asked_;                               ///< ranks
   std::optional<Clock::time_point> first_wait_at_;  ///< when the first node told something
-  bool is_recorded_ = false;                        ///< a rank has had a recorder, or the user was told that none has
-  std::optional<Clock::time_point> held_until_;     ///< a debugger holds a rank, or held it
+  bool is_recorded_ = false;  ///< a rank has had a recorder, or the user was told that nothing is recorded
+  std::optional<Clock::time_point> held_until_;  ///< a debugger holds a rank, or held it
   struct Told {
     trace::HangDiagnosis diagnosis;  ///< only to be compared: its recordings may be gone
     std::chrono::milliseconds waited;

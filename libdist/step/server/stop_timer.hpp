@@ -17,7 +17,7 @@ class StopTimer {
 
   /// Whether slurmctld is to be asked: now and then, and before the stop.
   [[nodiscard]] bool wants_limit(Clock::time_point now) const { return !is_raised_ && now >= next_question(); }
-  /// Its answer: the time until the limit; nullopt: there is none.
+  /// slurmctld's answer: the time until the limit; nullopt if there is no limit.
   void take(Left left, Clock::time_point now);
   /// slurmctld does not answer: what it said last holds.
   void take_silence(Clock::time_point now) { next_question_ = now + interval; }

@@ -30,7 +30,7 @@ struct ActivityTotals {
   friend bool operator==(const ActivityTotals&, const ActivityTotals&) = default;
 };
 
-/// Of a process among all of its host; zero but for the time if it is not there or belongs to another user.
+/// The totals of one process of this host. All but the time are zero if it does not exist.
 [[nodiscard]] ActivityTotals totals_of(pid_t process, const ProcessTable& all);
 
 /// What happened between two totals.

@@ -78,7 +78,7 @@ def _is_library(file: str) -> bool:
 
 
 def _limit(error) -> str:  # type: ignore[no-untyped-def]
-    """Of memory that cannot be had although the node may have it: a limit on the address space."""
+    """The limit on the address space, if it may be why memory was refused that the node has."""
     import errno
 
     if not isinstance(error, MemoryError) and getattr(error, "errno", None) != errno.ENOMEM:
