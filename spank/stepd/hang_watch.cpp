@@ -161,6 +161,13 @@ std::string shares_of(const WatchedNode& node, std::size_t first) {
   return piece(first, texts);
 }
 
+/// Whether there is such a file; it is not read.
+bool has_recorder(const WatchedNode& node, std::uint32_t rank, std::string_view source) {
+  return std::ranges::any_of(node.roots, [&](const std::string& root) {
+    return ::access(concat({root, "/", node.step, "/", std::to_string(rank), source, ".trace"}).c_str(), F_OK) == 0;
+  });
+}
+
 /// What a rank's recorder for one source shows, with what its process has done. Of a rank without any recorder, what is
 /// known of its process, in place of the last source.
 std::optional<Recording> state_of(const WatchedNode& node, std::uint32_t rank, std::string_view source,
@@ -169,7 +176,7 @@ std::optional<Recording> state_of(const WatchedNode& node, std::uint32_t rank, s
     recording->totals = trace::totals_of(recording->pid, processes);
     return recording;
   }
-  const auto is_recorded = [&](std::string_view other) { return recording_of(node, rank, other).has_value(); };
+  const auto is_recorded = [&](std::string_view other) { return has_recorder(node, rank, other); };
   const bool has_none = source == sources.back() && std::ranges::none_of(sources, is_recorded);
   return has_none ? unrecorded_task(node, rank, processes) : std::nullopt;
 }

@@ -132,13 +132,6 @@ Result<void> set_trace(Spec& spec, std::string_view value) {
   return {};
 }
 
-Result<void> set_hang(Spec& spec, std::string_view value) {
-  const auto seconds = parse_number("hang", value, 1, longest_hang);
-  if (!seconds) return seconds.error();
-  spec.hang = *seconds;
-  return {};
-}
-
 Result<void> set_hang_action(Spec& spec, std::string_view value) {
   constexpr std::array<std::string_view, 2> allowed = {"report", "end"};
   if (value != allowed[0] && value != allowed[1]) return bad_value("hang_action", value, allowed);
@@ -181,10 +174,11 @@ Result<void> set_stop(Spec& spec, std::string_view value) {
   return bad_value("stop=SECONDS@SIGNAL with SIGNAL", value.substr(at + 1), names);
 }
 
-Result<void> set_hang_busy(Spec& spec, std::string_view value) {
-  const auto factor = parse_number("hang_busy", value, 1, largest_hang_busy);
-  if (!factor) return factor.error();
-  spec.hang_busy = *factor;
+template <std::optional<std::uint32_t> Spec::*member, std::uint32_t most>
+Result<void> set_number(Spec& spec, std::string_view key, std::string_view value) {
+  const auto number = parse_number(key, value, 1, most);
+  if (!number) return number.error();
+  spec.*member = *number;
   return {};
 }
 
@@ -260,11 +254,12 @@ constexpr std::array keys = {
         plain<set_trace>,
         {},
         "on"},
-    Key{"hang", "SECONDS", "report a step that makes no progress, and the rank at fault", any_kind, plain<set_hang>},
+    Key{"hang", "SECONDS", "report a step that makes no progress, and the rank at fault", any_kind,
+        set_number<&Spec::hang, longest_hang>},
     Key{"hang_action", "report|end", "what to do then (default: end the step, status 75)", any_kind,
         plain<set_hang_action>},
     Key{"hang_busy", "FACTOR", "so many times later if the rank at fault computes (default: 5)", any_kind,
-        plain<set_hang_busy>},
+        set_number<&Spec::hang_busy, largest_hang_busy>},
     Key{"stop", "SECONDS[@SIGNAL]", "ask the ranks to stop so long before the time limit", any_kind, plain<set_stop>},
     Key{"order", "topology", "assert: hosts in rank order are along the switches (aml-dist order)", any_kind,
         plain<set_order>},

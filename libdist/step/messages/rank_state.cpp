@@ -331,6 +331,12 @@ std::optional<Recording> parse_rank_state(std::string_view text, std::uint32_t t
   return recording;
 }
 
+std::optional<std::uint32_t> told_size(std::string_view state, std::uint64_t most) {
+  const auto words = text::split(state.substr(0, state.find('\n')), ' ');
+  const auto size = words.size() > 2 ? text::to_number(words[2], most) : std::nullopt;
+  return size ? std::optional(static_cast<std::uint32_t>(*size)) : std::nullopt;
+}
+
 std::int64_t longest_wait_ms(const Recording& recording, std::int64_t now_ns) {
   std::int64_t longest = 0;
   for (const CallRecord& call : recording.calls) {

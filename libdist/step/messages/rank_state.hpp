@@ -35,6 +35,9 @@ inline constexpr std::size_t longest_rank_state = 1000;
 [[nodiscard]] std::optional<trace::Recording> parse_rank_state(std::string_view text, std::uint32_t tasks,
                                                                std::int64_t now_ns);
 
+/// The number of ranks that a state speaks of; nullopt if it says no number up to `most`.
+[[nodiscard]] std::optional<std::uint32_t> told_size(std::string_view state, std::uint64_t most);
+
 /// How long the longest wait of a rank is, in milliseconds; 0 if it waits in no call.
 [[nodiscard]] std::int64_t longest_wait_ms(const trace::Recording& recording, std::int64_t now_ns);
 

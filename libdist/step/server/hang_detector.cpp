@@ -31,13 +31,6 @@ std::string_view word_of(Writer writer) {
   return writer == Writer::stopped ? "stopped" : "dead";
 }
 
-/// The number of ranks that a state speaks of, up to `most`.
-std::optional<std::uint32_t> told_size(std::string_view state, std::uint32_t most) {
-  const auto words = text::split(state.substr(0, state.find('\n')), ' ');
-  const auto size = words.size() > 2 ? text::to_number(words[2], most) : std::nullopt;
-  return size ? std::optional(static_cast<std::uint32_t>(*size)) : std::nullopt;
-}
-
 /// The ranks whose stacks tell most: of the first culprits, and of one that waits.
 std::string ranks_to_ask(const trace::HangDiagnosis& diagnosis) {
   constexpr std::size_t most = 4;

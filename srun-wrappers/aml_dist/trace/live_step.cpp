@@ -100,16 +100,10 @@ Result<std::string> ask_nodes(const StepOnNodes& step, bool stacks) {
   return done->out;
 }
 
-std::optional<std::uint32_t> told_size(std::string_view state) {
-  const auto words = text::split(state.substr(0, state.find('\n')), ' ');
-  const auto size = words.size() > 2 ? text::to_number(words[2], most_tasks) : std::nullopt;
-  return size ? std::optional(static_cast<std::uint32_t>(*size)) : std::nullopt;
-}
-
 /// Adds a state; the second one of a recorder tells what its process did since the first.
 void add_state(std::map<std::pair<std::uint32_t, std::string>, Recording>& all, std::string_view text,
                std::int64_t now_ns) {
-  const auto size = told_size(text);
+  const auto size = step::told_size(text, most_tasks);
   auto state = size ? step::parse_rank_state(text, *size, now_ns) : std::nullopt;
   if (!state) return;
   const std::pair key(state->rank, state->source);
