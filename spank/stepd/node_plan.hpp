@@ -54,7 +54,8 @@ struct NodePlan {
   std::string no_stand_in = {};  ///< no srun waits and this node cannot stand in for it: a line for the user
 };
 
-/// The plan of a node of a step that has a kind. Pure. Errors: mismatch, invalid_argument or unavailable, with a
+/// The plan of a node of a step that has a kind. Pure but for facts.target_of, which it asks only about names whose
+/// targets decide something. Errors: mismatch, invalid_argument or unavailable, with a
 /// sentence for the user.
 [[nodiscard]] Result<NodePlan> plan_node(const NodeFacts& facts, const launch::Spec& spec,
                                          const launch::SitePolicy& site, const EnvironmentReader& environment);

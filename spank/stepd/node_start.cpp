@@ -70,10 +70,10 @@ std::optional<Ipv4> address_of_a_peer(const launch::Placement& placement, std::u
 
 /// What decides about MASTER_ADDR and Gloo. slurmstepd must not wait for a name server that does not answer.
 void read_network(NodeFacts& facts) {
-  facts.target_of = [own = facts.own_addresses, user = facts.user](const std::string& name) {
+  facts.target_of = launch::NameTargets([own = facts.own_addresses, user = facts.user](const std::string& name) {
     constexpr std::chrono::milliseconds patience{1500};
     return launch::look_up_target(name, own, user, patience);
-  };
+  });
   const launch::Placement& placement = facts.step.placement;
   if (facts.step.ranks.empty() || placement.map.nodes() == 1) return;
   facts.own_name = own_host_name();

@@ -1,6 +1,7 @@
 #include "launch/rendezvous/name_target.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/net/name_lookup.hpp"
 #include "base/net/own_network.hpp"
@@ -51,6 +52,17 @@ NameTarget look_up_target(const std::string& name, std::span<const IpAddress> ow
   if (const auto literal = IpAddress::parse(name)) return target_of(std::vector{*literal}, own);
   if (const auto address = hosts_file_address(name)) return target_of(std::vector<IpAddress>{*address}, own);
   return target_of(ask_as_user(name, rights, limit), own);
+}
+
+NameTargets::NameTargets(std::function<NameTarget(const std::string& name)> look_up)
+    : look_up_(std::move(look_up)), known_(std::make_shared<std::map<std::string, NameTarget>>()) {}
+
+NameTarget NameTargets::operator()(const std::string& name) const {
+  if (const auto found = known_->find(name); found != known_->end()) return found->second;
+  const auto is_unknown = [](const auto& each) { return each.second.where == NameTarget::Where::unknown; };
+  const bool is_address = IpAddress::parse(name).has_value();  // needs no name service
+  if (!is_address && std::ranges::any_of(*known_, is_unknown)) return {};
+  return known_->emplace(name, look_up_(name)).first->second;
 }
 
 }  // namespace amldist::launch

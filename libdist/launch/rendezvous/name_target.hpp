@@ -2,6 +2,9 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,5 +37,17 @@ struct NameTarget {
 /// which may take `limit`.
 [[nodiscard]] NameTarget look_up_target(const std::string& name, std::span<const IpAddress> own, UserRights rights,
                                         std::chrono::milliseconds limit);
+
+/// Look-ups of one step: each name once, and no other after a name service that did not answer in time. Copies share
+/// what they know; not safe to call from several threads.
+class NameTargets {
+ public:
+  explicit NameTargets(std::function<NameTarget(const std::string& name)> look_up);
+  [[nodiscard]] NameTarget operator()(const std::string& name) const;
+
+ private:
+  std::function<NameTarget(const std::string& name)> look_up_;
+  std::shared_ptr<std::map<std::string, NameTarget>> known_;
+};
 
 }  // namespace amldist::launch

@@ -278,6 +278,22 @@ TEST(ThisMachine, AsksSlurmFirstAndTheResolverThen) {
   testing::expect_sentence(unknown.error().message);
 }
 
+TEST(NameTargets, AskForEachNameOnceAndForNoneAfterASilence) {
+  using enum NameTarget::Where;
+  std::vector<std::string> asked;
+  const NameTargets targets([&asked](const std::string& name) {
+    asked.push_back(name);
+    return NameTarget{name == "silent" ? unknown : here};
+  });
+  const NameTargets copy = targets;
+  for (const char* const name : {"a", "a", "silent", "silent", "b", "10.0.0.1"}) {
+    const bool is_known = std::string(name) == "a" || std::string(name) == "10.0.0.1";
+    EXPECT_EQ(copy(name).where, is_known ? here : unknown) << name;
+  }
+  EXPECT_EQ(targets("a").where, here);
+  EXPECT_EQ(asked, (std::vector<std::string>{"a", "silent", "10.0.0.1"}));
+}
+
 TEST(KernelPorts, AreReadFromThisKernel) {
   const PortRanges taken = kernel_ports();
   ASSERT_FALSE(taken.empty()) << "Linux without ip_local_port_range";
