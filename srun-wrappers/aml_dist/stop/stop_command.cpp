@@ -7,7 +7,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,8 +14,7 @@
 #include <vector>
 
 #include "aml_dist/command.hpp"
-#include "base/os/environment.hpp"
-#include "base/text/hostlist.hpp"
+#include "aml_dist/common/side_step.hpp"
 #include "base/text/text.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
@@ -77,11 +75,6 @@ std::vector<std::vector<std::string>> rows_of(const std::string& text) {
   return rows;
 }
 
-std::string last_line_of(const std::string& text) {
-  const auto rows = rows_of(text);
-  return rows.empty() ? "" : rows.back().front();
-}
-
 std::optional<Failure> find_steps(const Target& target, RunningSteps& steps) {
   const auto jobs = commands::run_program({"squeue", "--noheader", "--format=%A|%U|%u", "--jobs=" + target.job});
   if (!jobs) return Failure{commands::exit_no_slurm, jobs.error().message};
@@ -99,13 +92,10 @@ std::optional<Failure> find_steps(const Target& target, RunningSteps& steps) {
                                                    ": only this user can ask its ranks to stop"})};
   }
   steps.job = rows.front()[0];
-  const auto list = commands::run_program({"squeue", "--steps", "--noheader", "--format=%i|%N", "--jobs=" + steps.job});
-  if (!list) return Failure{commands::exit_no_slurm, list.error().message};
-  for (const auto& row : rows_of(list->out)) {
-    const std::string name = row.front().substr(row.front().rfind('.') + 1);
-    if (row.size() == 2 && text::to_number(name, most_number) && name == target.step.value_or(name))
-      steps.nodes[name] = row[1];
-  }
+  auto running = running_steps(steps.job);
+  if (!running) return Failure{commands::exit_no_slurm, running.error().message};
+  steps.nodes = std::move(*running);
+  if (target.step) std::erase_if(steps.nodes, [&](const auto& each) { return each.first != *target.step; });
   if (!steps.nodes.empty()) return std::nullopt;
   return Failure{commands::exit_not_found,
                  target.step ? concat({"job ", target.job, " has no step ", *target.step, " now: see squeue --steps"})
@@ -119,20 +109,14 @@ struct Answers {
 };
 
 std::optional<Failure> ask_nodes(const std::string& step, const std::string& hosts, Answers& answers) {
-  const auto names = Hostlist::parse(hosts);
-  if (!names) return Failure{commands::exit_failed, concat({"squeue says ", text::quote(hosts), ": no host list"})};
-  const std::string count = std::to_string(names->expand().size());
-  const std::string job = step.substr(0, step.find('.'));
-  const auto ran = commands::run_program(
-      {"srun", "--jobid=" + job, "--overlap", "--nodes=" + count, "--ntasks=" + count, "--ntasks-per-node=1",
-       "--nodelist=" + hosts, "--cpus-per-task=1", "--mem=0", "--gres=none", "--mpi=none", "--quiet", "--aml-dist=none",
-       commands::sibling_program("aml-dist"), "stop", "--here", step});
+  const auto ran = run_beside(step, hosts, {"stop", "--here", step});
   if (!ran) return Failure{commands::exit_no_slurm, ran.error().message};
   bool has_answered = false;
   for (const auto& row : rows_of(ran->out)) {
     if (!row.front().starts_with(node_line)) continue;
     has_answered = true;
-    const auto signal = text::to_number(std::string_view(row.front()).substr(node_line.size()), SIGRTMAX);
+    const auto signal =
+        text::to_number(std::string_view(row.front()).substr(node_line.size()), static_cast<std::uint64_t>(SIGRTMAX));
     if (!signal) continue;
     ++answers.nodes;
     answers.signal = static_cast<int>(*signal);
@@ -172,14 +156,6 @@ int stop_here(const std::string& step) {
   return commands::print(concat({node_line, raised ? std::to_string(*signal) : "none", "\n"}));
 }
 
-/// The variables of the job that this runs in would shape the small step.
-void forget_own_job() {
-  for (const std::string& each : all_own_variables()) {
-    const std::string name = each.substr(0, each.find('='));
-    if (name.starts_with("SLURM_") && name != "SLURM_CONF") ::unsetenv(name.c_str());
-  }
-}
-
 int stop(const StopOptions& options) {
   const auto target = Target::parse(options.target);
   if (!target) {
@@ -188,7 +164,6 @@ int stop(const StopOptions& options) {
     return commands::exit_usage;
   }
   if (options.here) return stop_here(options.target);
-  forget_own_job();
   RunningSteps steps;
   std::optional<Failure> failure = find_steps(*target, steps);
   bool has_stopped = false;

@@ -1,7 +1,5 @@
 #include "aml_dist/trace/live_step.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -10,13 +8,12 @@
 #include <thread>
 #include <utility>
 
+#include "aml_dist/common/side_step.hpp"
 #include "base/os/process_tree.hpp"
-#include "base/text/hostlist.hpp"
 #include "base/text/tasks_per_node.hpp"
 #include "base/text/text.hpp"
 #include "base/time/calendar_time.hpp"
 #include "shared/exit_status.hpp"
-#include "shared/programs.hpp"
 #include "step/messages/rank_state.hpp"
 #include "trace/record/process_activity.hpp"
 #include "trace/record/process_stack.hpp"
@@ -39,65 +36,28 @@ struct StepOnNodes {
   std::string nodes;  ///< a host list
 };
 
-/// The steps of a job that users start; the batch script's and Slurm's own have names in place of numbers.
-std::vector<StepOnNodes> steps_in(std::string_view listed) {
-  std::vector<StepOnNodes> steps;
-  for (const std::string_view line : text::split(listed, '\n')) {
-    const auto bar = line.find('|');
-    if (bar == std::string_view::npos) continue;
-    const std::string_view id = text::trim(line.substr(0, bar));
-    if (is_step_id(id) && id.find('.') != std::string_view::npos)
-      steps.push_back({std::string(id), std::string(text::trim(line.substr(bar + 1)))});
-  }
-  return steps;
-}
-
 Result<StepOnNodes> find_step_on_nodes(const std::string& name) {
   const std::string job = name.substr(0, name.find('.'));
-  const auto listed =
-      commands::run_program({"squeue", "--noheader", "--steps", concat({"--jobs=", job}), "--format=%i|%N"});
-  if (!listed) return listed.error();
-  auto steps = steps_in(listed->out);
-  if (name != job) std::erase_if(steps, [&](const StepOnNodes& each) { return each.id != name; });
-  if (steps.empty()) return Error{Errc::not_found, concat({"no step of ", text::quote(name), " runs"})};
-  if (steps.size() == 1) return steps.front();
-  return Error{Errc::invalid_argument,
-               concat({"job ", job, " has ", std::to_string(steps.size()), " steps that run, name one: ", steps[0].id,
-                       ", ", steps[1].id, steps.size() > 2 ? ", ..." : ""})};
+  auto steps = running_steps(job);
+  if (!steps) return steps.error();
+  if (name != job) std::erase_if(*steps, [&](const auto& each) { return concat({job, ".", each.first}) != name; });
+  if (steps->empty()) return Error{Errc::not_found, concat({"no step of ", text::quote(name), " runs"})};
+  const auto& [first, nodes] = *steps->begin();
+  if (steps->size() == 1) return StepOnNodes{concat({job, ".", first}), nodes};
+  return Error{Errc::invalid_argument, concat({"job ", job, " has ", std::to_string(steps->size()),
+                                               " steps that run, name one, such as ", job, ".", first})};
 }
 
-std::string own_program() {
-  std::string path(4096, '\0');
-  const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size());
-  path.resize(static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
-  return path.empty() ? "aml-dist" : path;
-}
-
-/// One short step on the same nodes, beside what runs there; it needs nothing of what the running step holds.
 Result<std::string> ask_nodes(const StepOnNodes& step, bool stacks) {
   constexpr std::size_t most = std::size_t{512} << 20;
-  const auto nodes = Hostlist::parse(step.nodes);
-  if (!nodes) return nodes.error();
-  const std::string count = std::to_string(nodes->size());
-  std::vector<std::string> words = {"env", "-u", "SLURM_AML_DIST", "-u", "AMLDIST_OPTION", "srun"};
-  for (const char* const word :
-       {"--overlap", "--quiet", "--mpi=none", "--cpu-bind=none", "--input=none", "--immediate=10"})
-    words.emplace_back(word);
-  words.push_back(concat({"--jobid=", step.id.substr(0, step.id.find('.'))}));
-  words.push_back(concat({"--nodelist=", step.nodes}));
-  words.push_back(concat({"--nodes=", count}));
-  words.push_back(concat({"--ntasks=", count}));
-  for (const std::string& word : {own_program(), std::string("trace"), std::string("--states"), step.id})
-    words.push_back(word);
-  if (stacks) words.emplace_back("--stacks");
-  const auto done = commands::run_program(words, {}, most);
+  std::vector<std::string> arguments = {"trace", "--states", step.id};
+  if (stacks) arguments.emplace_back("--stacks");
+  auto done = run_beside(step.id, step.nodes, arguments, most);
   if (!done) return done.error();
-  if (done->out.empty() && done->status != 0) {
-    const std::string_view said = text::trim(done->err);
-    return Error{Errc::unavailable, concat({"the nodes of step ", step.id, " could not be asked: ",
-                                            said.empty() ? "srun failed" : said.substr(0, said.find('\n'))})};
-  }
-  return done->out;
+  if (!done->out.empty() || done->status == 0) return std::move(done->out);
+  const std::string said = last_line_of(done->err);
+  return Error{Errc::unavailable,
+               concat({"the nodes of step ", step.id, " could not be asked: ", said.empty() ? "srun failed" : said})};
 }
 
 /// Adds a state; the second one of a recorder tells what its process did since the first.

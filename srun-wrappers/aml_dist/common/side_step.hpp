@@ -1,0 +1,29 @@
+// A short step on the nodes of a running one, beside it: how `stop` and `trace` reach each node, by Slurm's own means.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/text/result.hpp"
+#include "shared/programs.hpp"
+
+namespace amldist::tools {
+
+/// The steps of a job that users start and that run now: the host list of each, by its number. The batch script's and
+/// Slurm's own steps have names in place of numbers. Errors: unavailable, squeue is not there.
+[[nodiscard]] Result<std::map<std::string, std::string>> running_steps(const std::string& job);
+
+/// Runs `aml-dist ARGUMENTS` once on each of the nodes `hosts` of step "JOB.STEP", and waits. It needs nothing of what
+/// the running step holds. Variables of a job around this process are removed from this process's environment, since
+/// they would shape the step. At most `most` bytes of output are kept. Errors: unavailable, invalid_argument (no host
+/// list).
+[[nodiscard]] Result<commands::Finished> run_beside(const std::string& step, const std::string& hosts,
+                                                    const std::vector<std::string>& arguments,
+                                                    std::size_t most = commands::longest_capture);
+
+/// The last line that a program has written to its standard error, for a sentence; empty without one.
+[[nodiscard]] std::string last_line_of(const std::string& text);
+
+}  // namespace amldist::tools
