@@ -133,6 +133,9 @@ std::optional<Recording> unrecorded_task(const WatchedNode& node, std::uint32_t 
 
 /// Between the parts of a piece: the texts in it have no such character.
 constexpr std::string_view separator = "\x1e";
+/// An answer has room for any one of them.
+static_assert(longest_answer_as_user > step::longest_rank_state + 64);
+static_assert(longest_answer_as_user > step::longest_wait_shares + 64);
 
 /// An answer that has room for some of many things: where the next answer has to go on, then a text for each datagram.
 std::string piece(std::size_t next, const std::vector<std::string>& texts) {
