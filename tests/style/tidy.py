@@ -3,7 +3,7 @@
 
 Without FILE it looks at what has changed: against the merge base with origin/main (or main), and where there is none, or nothing
 lies between, in the last commits; with what is not committed yet. For a header it looks at one file that includes it. Of more
-than 6 files it takes those that changed last, and says how many it leaves out. --all looks at every file of the product, which
+than 4 files it takes those that changed last, and says how many it leaves out. --all looks at every file of the product, which
 takes an hour. Nothing has to be built; build-tidy is configured if need be. Exit status: 0 no warning, 1 warnings, 2 wrong usage.
 """
 
@@ -19,7 +19,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build-tidy"
 PARTS = ("libdist/", "spank/", "srun-wrappers/")
-MOST = 6  # files of a run that nobody has named
+MOST = 4  # files of a run that nobody has named
 LAST_COMMITS = 3  # where there is no other base
 
 
