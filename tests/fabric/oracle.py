@@ -94,9 +94,9 @@ def text_of(value) -> str:
     return value if len(value) <= 4096 and all(" " <= char < "\x7f" for char in value) else ""
 
 
-def port_is_sick(port: Port, rate: float, env: dict[str, str], layer: str) -> str:
+def port_is_sick(port: Port, rate: float, env: dict[str, str], layer: str, all_six: bool = False) -> str:
     """Why a port that belongs to the fabric cannot do its work; empty: it can."""
-    state = re.fullmatch(r"([0-9]+): *\S.*|([0-9]+)", text_of(port.state))
+    state = re.fullmatch(r"([0-9]+): *(?:ACTIVE)|([0-9]+)", text_of(port.state))
     if not state or int(state.group(1) or state.group(2)) != 4:
         return "state"
     phys = re.match(r"([0-9]+)", text_of(port.phys_state))
@@ -113,12 +113,13 @@ def port_is_sick(port: Port, rate: float, env: dict[str, str], layer: str) -> st
         if lid is None or manager is None or not 0 < lid < 0xffff or not 0 < manager < 0xffff:
             return "lid"
         return pkey_is_sick(port, env) or infiniband_gid_is_sick(port)
-    return roce_gid_is_sick(port, env)
+    return roce_gid_is_sick(port, env, all_six)
 
 
 def pkey_is_sick(port: Port, env: dict[str, str]) -> str:
     keys = {index: number(text_of(key), 16) for index, key in (port.pkeys or {}).items()}
-    if not keys or None in keys.values() or not any(key & 0x8000 for key in keys.values()):
+    full = [key for key in keys.values() if key is not None and key & 0x8000 and key & 0x7fff]  # 0x8000: of no partition
+    if not keys or None in keys.values() or not full:
         return "pkey"
     if "NCCL_IB_PKEY" in env and not keys.get(int(env["NCCL_IB_PKEY"]), 0) & 0x8000:
         return "pkey index"
@@ -130,7 +131,7 @@ def infiniband_gid_is_sick(port: Port) -> str:
     return "gid" if gid in (shapes.NONE, "fe80:0000:0000:0000:0000:0000:0000:0000") else ""
 
 
-def roce_gid_is_sick(port: Port, env: dict[str, str]) -> str:
+def roce_gid_is_sick(port: Port, env: dict[str, str], all_six: bool) -> str:
     six = env.get("NCCL_IB_ADDR_FAMILY") == "AF_INET6"
 
     def usable(entry) -> bool:
@@ -140,6 +141,8 @@ def roce_gid_is_sick(port: Port, env: dict[str, str]) -> str:
         return routable and kind == "RoCE v2" and mapped != six
 
     table = port.gids or {}
+    if all_six:  # then NCCL_IB_GID_INDEX is set for the job
+        return "" if any(entry[1] == "RoCE v2" and entry[0].startswith("fd") for entry in table.values()) else "gid"
     if "NCCL_IB_GID_INDEX" in env:
         chosen = table.get(int(env["NCCL_IB_GID_INDEX"]))
         return "" if chosen and chosen[0] != shapes.NONE else "gid index"
@@ -158,10 +161,14 @@ def refused(shape: shapes.Shape) -> str:
     for name in shape.fabric:
         if name not in present:
             return f"{name} is lost"
+    all_six = not shape.env and not any(gid.startswith("0000:0000:0000:0000:0000:ffff:") for name in wanted
+                                        for gid, _, _ in (present[name][1].gids or {}).values())
     for name in wanted:
+        if present[name][0].vendor == "0x1ded":
+            continue  # Alibaba's eRDMA: an RNIC that NCCL uses
         if not present[name][0].node_type.startswith("1:"):
             return f"{name} is no channel adapter"  # rdma/ib_verbs.h: RDMA_NODE_IB_CA
-        why = port_is_sick(present[name][1], shape.rate, shape.env, layer)
+        why = port_is_sick(present[name][1], shape.rate, shape.env, layer, all_six)
         if why:
             return f"{name}: {why}"
     if not wanted:

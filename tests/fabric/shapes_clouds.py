@@ -217,6 +217,16 @@ def healthy() -> list[Shape]:
               ports(*(f"mlx5_{index}" for index in range(4))), 200, None, "pod fabric=roce devices=4 rate=200"),
         Shape("Azure H100 whose bus tells nothing", "kernel: drivers/pci/controller/pci-hyperv.c",
               azure_flat(), ports(*(f"mlx5_ib{index}" for index in range(8))), 400, "Standard_ND96isr_H100_v5"),
+        Shape("Alibaba eRDMA", "help.aliyun.com: eRDMA with NCCL; kernel: drivers/infiniband/hw/erdma (RDMA_NODE_RNIC)",
+              Node([erdma()]), ["erdma_0:1"], 100),
+        Shape("DGX Spark, one of two cables", "docs.nvidia.com, DGX Spark: each port is a function in two PCI domains",
+              half_cabled_spark(), ["rocep1s0f1:1", "roceP2p1s0f1:1"], 200),
+        Shape("MI300X, cards of two ports with one cable each", "github.com/ROCm/rccl/issues: eight cards, one cable each",
+              half_cabled_cards(8), [f"mlx5_{2 * index}:1" for index in range(8)], 400),
+        Shape("one card of two ports, one cable, both with an address", "forums.developer.nvidia.com: ConnectX-6 Dx dual port",
+              half_cabled_cards(1), ["mlx5_0:1"], 400),
+        Shape("RoCE over IPv6 alone, unique-local", "github.com/NVIDIA/nccl/issues: NCCL_IB_GID_INDEX on fd00::/8",
+              six_only(4), [f"mlx5_{index}:1" for index in range(4)], 400),
         Shape("port numbers of two digits", "github.com/scitix/sichek/pull/98", twelve_only(), ["mlx5_0:12"], 200),
     ]
 
@@ -235,13 +245,51 @@ def twelve_only() -> Node:
     return node
 
 
+def erdma():
+    device = eth("erdma_0", EDR, hca=None, board=None, vendor="0x1ded", pci_id="0x107f")
+    device.node_type = "4: RNIC"
+    device.ports[0].gids = {0: ("0016:3e00:0102:0000:0000:0000:0000:0000", "IB/RoCE v1", "")}
+    return device
+
+
+def half_cabled_cards(count: int) -> Node:
+    """Cards of two functions. The second has an address, too, and no cable."""
+    devices = []
+    for index in range(2 * count):
+        device = eth(f"mlx5_{index}", NDR, number=index, hca="MT4129", pci=f"{index // 2 + 1:04x}:00:00.{index % 2}")
+        device.pci_root = f"pci{index // 2:04x}:00/{index // 2:04x}:00:01.0"
+        if index % 2:
+            shapes.down(device, "2: Polling")
+        devices.append(device)
+    return Node(devices)
+
+
+def half_cabled_spark() -> Node:
+    node = half_cabled_cards(2)
+    for device, name in zip(node.devices, ("rocep1s0f0", "rocep1s0f1", "roceP2p1s0f0", "roceP2p1s0f1")):
+        device.name, port = name, device.ports[0]
+        shapes.down(device, "2: Polling")
+        if name.endswith("f1"):
+            port.state, port.phys_state, port.rate = "4: ACTIVE", "5: LinkUp", "200 Gb/sec (4X HDR)"
+    return node
+
+
+def six_only(count: int) -> Node:
+    devices = []
+    for index in range(count):
+        device = eth(f"mlx5_{index}", NDR, number=index)
+        local = f"fe80:0000:0000:0000:0a00:27ff:fe00:00{index:02x}"
+        routable = f"fd12:3456:789a:000{index}:0a00:27ff:fe00:0001"
+        device.ports[0].gids = {0: (local, "IB/RoCE v1", ""), 1: (local, "RoCE v2", ""),
+                                2: (routable, "IB/RoCE v1", ""), 3: (routable, "RoCE v2", "")}
+        devices.append(device)
+    return Node(devices)
+
+
 def without_fabric() -> list[Shape]:
-    erdma = eth("erdma_0", EDR, hca=None, board=None, vendor="0x1ded", pci_id="0x107f")
-    erdma.node_type = "4: RNIC"
     return [
         Shape("OCI VM.Standard.E5: no RDMA, a function for the network", "docs.oracle.com: VM shapes have no cluster network",
               Node([link_only("mlx5_0")]), []),
-        Shape("Alibaba eRDMA", "kernel: drivers/infiniband/hw/erdma (RDMA_NODE_RNIC)", Node([erdma]), []),
         Shape("AWS p6e-gb200.36xlarge, EFA", "docs.aws.amazon.com/AWSEC2, efa-acc-inst-types", shapes.efa(4), []),
     ]
 

@@ -205,6 +205,7 @@ def test_a_selection_that_takes_accelerated_networking_in_fails(checker, selecti
 UNUSED = ("0000:0000:0000:0000:0000:0000:0000:0000", "", "")
 LOCAL = "fe80:0000:0000:0000:0a00:27ff:fe00:0001"
 IPV4 = "0000:0000:0000:0000:0000:ffff:0a00:0001"
+OWN = "0000:0000:0000:0000:0000:ffff:a9fe:0102"
 IPV6 = "fd00:0000:0000:0000:0000:0000:0000:0001"
 
 
@@ -222,7 +223,9 @@ IPV6 = "fd00:0000:0000:0000:0000:0000:0000:0001"
     (trees.roce_gids(1), {"UCX_IB_GID_INDEX": "auto"}, "pass", "GID 3"),
     (trees.roce_gids(1), {"NCCL_IB_ROCE_VERSION_NUM": "1"}, "fail", "GID 2"),
     (trees.roce_gids(1), {"NCCL_IB_ADDR_RANGE": "10.0.0.0/24"}, "pass", "GID 3"),
-    ({0: (LOCAL, "IB/RoCE v1", "e"), 1: (IPV6, "RoCE v2", "e")}, {}, "fail", "GID 0"),
+    ({0: (LOCAL, "IB/RoCE v1", "e"), 1: (IPV6, "RoCE v2", "e")}, {}, "warn", "GID 1"),
+    ({0: (LOCAL, "IB/RoCE v1", "e"), 1: (IPV6, "RoCE v2", "e")}, {"NCCL_IB_ADDR_FAMILY": "AF_INET"}, "fail", "GID 0"),
+    ({0: (LOCAL, "RoCE v2", "e"), 1: (OWN, "RoCE v2", "e")}, {}, "fail", "169.254"),
     ({0: (LOCAL, "IB/RoCE v1", "e"), 1: (IPV6, "RoCE v2", "e")}, {"NCCL_IB_ADDR_FAMILY": "AF_INET6"}, "pass", "GID 1"),
     ({0: (IPV4, "", "e")}, {}, "unknown", "version"),
     ({0: ("garbage", "RoCE v2", "e")}, {}, "fail", "garbage"),

@@ -93,6 +93,24 @@ void name_empty_nodes(const std::vector<NodeSummary>& nodes, std::vector<Finding
   }
 }
 
+/// GUIDs and addresses that two nodes have. Where they have all of them, they are one machine with several slurmd.
+void find_shared_identities(const std::vector<NodeSummary>& nodes, std::vector<Difference>& differences) {
+  std::map<std::string_view, const NodeSummary*> owners;
+  for (const NodeSummary& node : nodes) {
+    const auto own = node.traits.find("identities");
+    if (own == node.traits.end()) continue;
+    for (const std::string_view each : text::split(own->second, ' ')) {
+      const auto [first, is_new] = owners.try_emplace(each, &node);
+      if (is_new || first->second == &node || first->second->traits.find("identities")->second == own->second) continue;
+      differences.push_back(
+          {"ib.gid",
+           {Verdict::fail,
+            concat({first->second->host, " and ", node.host, " have the same address ", printable(each, 48)}),
+            "give each port of the cluster a GUID and an address of its own"}});
+    }
+  }
+}
+
 std::vector<Finding> findings_of(const std::vector<NodeSummary>& nodes, const std::vector<Difference>& differences,
                                  std::string_view id) {
   std::vector<Finding> findings;
@@ -166,6 +184,9 @@ std::vector<PortSummary> port_summaries(const NodeFacts& node, const CheckReques
 std::vector<Difference> differences_between(const std::vector<NodeSummary>& nodes) {
   std::vector<Difference> out;
   for (const TraitRule& rule : trait_rules) compare_traits(nodes, rule, out);
+  for (const SharedAttribute& each : shared_attributes())
+    compare_traits(nodes, {each.check, each.trait, Verdict::warn, each.what, each.remedy}, out);
+  find_shared_identities(nodes, out);
   return out;
 }
 
@@ -205,6 +226,11 @@ NodeSummary summarise(const NodeFacts& node, const CheckRequest& request, const 
   if (const std::string keys = partitions_of(node, request); !keys.empty()) out.traits["pkey"] = keys;
   if (const std::string mtu = common_mtu(node, request); !mtu.empty()) out.traits["mtu"] = mtu;
   if (const std::string qos = common_flow_control(node, request); !qos.empty()) out.traits["qos"] = qos;
+  for (auto& [name, value] : shared_traits(node, request)) out.traits[name] = value;
+  std::string identities;
+  for (const std::string& each : identities_of(node, request))
+    identities += concat({identities.empty() ? "" : " ", each});
+  if (!identities.empty() && identities.size() <= longest_trait) out.traits["identities"] = identities;
   if (node.mlx5_version.present()) out.traits["rdma_driver"] = node.mlx5_version.text;
   if (!node.gpus.empty()) out.traits["peer_memory"] = node.peer_memory.empty() ? "none" : node.peer_memory;
   for (const auto& [model, versions] : firmware)

@@ -9,6 +9,7 @@
 
 #include "base/text/result.hpp"
 #include "fabric/checks/checks.hpp"
+#include "fabric/checks/siblings.hpp"
 #include "fabric/facts/gpu_state.hpp"
 
 namespace amldist::fabric {
@@ -38,11 +39,6 @@ void add_gpu_traits(NodeSummary& summary, const GpuStates& gpus);
 /// Adds the traits of the libraries that a process loads.
 void add_process_traits(NodeSummary& summary, const ProcessFacts& process);
 
-/// A difference between nodes, and the check that it belongs to.
-struct Difference {
-  std::string check;
-  Finding finding;
-};
 /// The nodes that differ from most others, judged by their hosts and traits.
 [[nodiscard]] std::vector<Difference> differences_between(const std::vector<NodeSummary>& nodes);
 

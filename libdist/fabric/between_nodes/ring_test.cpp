@@ -356,7 +356,7 @@ std::unique_ptr<RingTest> RingTest::open(const NodeFacts& node, const CheckReque
       continue;
     }
     ring->add({each.device->name, static_cast<std::uint8_t>(each.port->number),
-               nccl_gid_index(request.environment, *each.port), static_cast<std::uint16_t>(pkey),
+               working_gid_index(request.environment, *each.port), static_cast<std::uint16_t>(pkey),
                each.port->layer() == LinkLayer::ethernet},
               each.device->pci.path);
   }

@@ -96,6 +96,14 @@ struct SiblingPorts {
     return std::ranges::all_of(
         cards->second, [&](const auto& card) { return card.first == own || card.second.contains(place_of(each)); });
   }
+
+  /// Whether this place is without a link on all cards of the model, each of which has another in use: machines are
+  /// sold and cabled so. Of a single card with two ports that is all there is to know.
+  [[nodiscard]] bool is_idle_everywhere(const JudgedPort& each) const {
+    const auto cards = active_places.find(model_of(*each.device));
+    return cards != active_places.end() && cards->second.contains(card_of(*each.device)) &&
+           std::ranges::none_of(cards->second, [&](const auto& card) { return card.second.contains(place_of(each)); });
+  }
 };
 
 bool is_enslaved(const NodeFacts& node, const DeviceFacts& device) {
@@ -126,7 +134,8 @@ std::optional<std::string> reason_unused(const NodeFacts& node, const JudgedPort
   if (down && siblings.any_active) {
     const bool disabled =
         port.phys_state.present() && parse_physical_state(port.phys_state.text) == PhysicalState::disabled;
-    if (siblings.active_cards.contains(card_of(*each.device)) && !routable) return "another port of its card is cabled";
+    const bool is_card_used = siblings.active_cards.contains(card_of(*each.device));
+    if (is_card_used && (!routable || siblings.is_idle_everywhere(each))) return "another port of its card is cabled";
     if (disabled && !routable) return "it is switched off";
     if (is_virtual_function(*each.device) && siblings.any_physical_active) return "an idle virtual function";
   }

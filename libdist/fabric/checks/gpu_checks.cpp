@@ -78,7 +78,10 @@ Check check_gpu_count(const GpuStates& states, const GpuExpectation& expected) {
   const bool wanted = expected.count.value_or(0) > 0;
   const std::string source =
       expected.count ? concat({"; ", expected.source, ": ", std::to_string(*expected.count)}) : "";
+  const std::string on_bus = concat({text::count(expected.on_bus, "GPU"), " on the PCI bus"});
   if (!states.problem.empty() || !states.asked) {
+    if (expected.on_bus > 0 && expected.count && expected.on_bus < *expected.count)
+      return {"gpu.count", Verdict::fail, concat({on_bus, source}), "a GPU is lost: see lspci and the kernel log"};
     return {"gpu.count", wanted ? Verdict::fail : Verdict::skip, concat({why_not(states), source}),
             wanted ? "load the driver (nvidia, amdgpu), and install libnvidia-ml or librocm_smi64" : ""};
   }
@@ -89,6 +92,10 @@ Check check_gpu_count(const GpuStates& states, const GpuExpectation& expected) {
         {Verdict::fail, concat({name_of(gpu), ": ", printable(gpu.problem)}), std::string(reset_remedy)});
   }
   const std::string count = concat({text::count(states.gpus.size(), "GPU"), ", driver ", printable(states.driver, 40)});
+  if (!expected.is_share && states.gpus.size() < expected.on_bus) {
+    findings.push_back({Verdict::fail, concat({count, ", ", on_bus}),
+                        "the driver does not show a GPU that is there: see the kernel log for its address"});
+  }
   if (expected.count && states.gpus.size() < *expected.count) {
     findings.push_back(
         {Verdict::fail, concat({count, source}), "a GPU is lost: see lspci and the kernel log for its Xid"});
@@ -264,6 +271,13 @@ std::vector<Check> verify_gpus(const GpuStates& states, const NodeFacts& node, c
                                check_gpu_throttle(states),
                                check_gpu_persistence(states),
                                check_gpu_xid(kernel_log)};
+  const bool nothing_asked =
+      std::ranges::all_of(checks, [](const Check& check) { return check.verdict == Verdict::skip; });
+  if (health == launch::RdmaPolicy::require && nothing_asked && (!node.gpus.empty() || !node.pci_problem.empty())) {
+    checks.front() = {"gpu.count", Verdict::unknown,
+                      concat({"health=require, and nothing could be verified: ", why_not(states)}),
+                      "install libnvidia-ml or librocm_smi64 beside the driver"};
+  }
   for (Check& check : checks) {
     if (health == launch::RdmaPolicy::prefer && check.verdict == Verdict::fail) check.verdict = Verdict::warn;
   }

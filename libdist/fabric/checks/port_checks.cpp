@@ -135,7 +135,10 @@ const PkeyEntry* key_at(const PortFacts& port, std::int64_t index) {
   return found == port.pkeys.end() ? nullptr : &*found;
 }
 
-bool is_full(const PkeyEntry& entry) noexcept { return (entry.value & full_member) != 0; }
+/// A key of no partition (0x8000) is no membership at all.
+bool is_full(const PkeyEntry& entry) noexcept {
+  return (entry.value & full_member) != 0 && (entry.value & key_bits) != 0;
+}
 
 /// Checks the index that NCCL uses: the user's, else 0.
 Finding judge_nccl_pkey(const JudgedPort& each, const EnvironmentReader& environment) {
@@ -147,7 +150,9 @@ Finding judge_nccl_pkey(const JudgedPort& each, const EnvironmentReader& environ
   const auto usable = std::ranges::find_if(each.port->pkeys, is_full);
   const std::string what =
       concat({evidence, "; index ", std::to_string(index), " (", requested ? "NCCL_IB_PKEY" : "NCCL's default",
-              entry == nullptr ? ") is empty" : ") is a limited member"});
+              entry == nullptr                 ? ") is empty"
+              : (entry->value & key_bits) == 0 ? ") is no partition"
+                                               : ") is a limited member"});
   return {requested ? Verdict::fail : Verdict::warn, what,
           concat({"set NCCL_IB_PKEY=", std::to_string(usable->index), " and UCX_IB_PKEY=", hex16(usable->value)})};
 }
@@ -191,6 +196,16 @@ const GidEntry* gid_at(const PortFacts& port, std::uint32_t index) {
 bool is_version_2(const GidEntry& entry) { return entry.type.starts_with("RoCE v2"); }
 bool is_routable(const GidEntry& entry) { return !entry.value.is_link_local(); }
 
+/// The addresses that two neighbours on a cable give themselves; NCCL takes them, and no router does.
+bool has_only_own_addresses(const PortFacts& port) {
+  bool any = false;
+  for (const GidEntry& entry : port.gids) {
+    if (is_routable(entry) && !entry.value.is_ipv4_link_local()) return false;
+    any = any || entry.value.is_ipv4_link_local();
+  }
+  return any;
+}
+
 std::string gid_text(const JudgedPort& each, std::uint32_t index, const GidEntry* entry) {
   return concat({each.name().to_string(), " GID ", std::to_string(index), " ",
                  entry == nullptr ? "is unused" : entry->value.to_string(),
@@ -218,6 +233,7 @@ Finding judge_roce_gid(const JudgedPort& each, const EnvironmentReader& environm
   const std::uint32_t index = nccl_gid_index(environment, port);
   const GidEntry* const entry = gid_at(port, index);
   const std::string evidence = gid_text(each, index, entry);
+  if (is_erdma(*each.device) && entry != nullptr) return {Verdict::pass, evidence, ""};
   if (!port.gids_problem.empty() && good == port.gids.end())
     return {Verdict::fail, concat({each.name().to_string(), ": ", port.gids_problem}), "reload the driver"};
   if (good == port.gids.end()) {
@@ -244,6 +260,11 @@ Finding judge_roce_gid(const JudgedPort& each, const EnvironmentReader& environm
     return {Verdict::unknown, concat({evidence, "; ", port.gids_problem}), "reload the driver"};
   }
   return {Verdict::pass, evidence, ""};
+}
+
+/// Whether this index works for a port, and NCCL would not take it by itself.
+bool needs_index(const JudgedPort& each, const EnvironmentReader& environment, std::uint32_t index) {
+  return index == working_gid_index(environment, *each.port) && index != nccl_gid_index(environment, *each.port);
 }
 
 constexpr std::uint64_t most_carrier_losses = 20;
@@ -346,11 +367,30 @@ Check check_pkey(const NodeFacts& node, const CheckRequest& request) {
 }
 
 Check check_gid(const NodeFacts& node, const CheckRequest& request) {
+  const auto ports = judged_ports(node, request);
+  const auto own_only =
+      std::ranges::count_if(ports, [](const JudgedPort& each) { return has_only_own_addresses(*each.port); });
+  // Cables from node to node are often left to such addresses, but then on all ports.
+  const bool is_meant = own_only >= 2 && std::cmp_equal(own_only, ports.size());
+  const auto common = settings_of(node, request).gid_index;
   std::vector<Finding> findings;
-  for (const JudgedPort& each : judged_ports(node, request)) {
+  for (const JudgedPort& each : ports) {
     if (each.port->layer() == LinkLayer::infiniband)
       findings.push_back(judge_infiniband_gid(each, request.environment));
-    if (each.port->layer() == LinkLayer::ethernet) findings.push_back(judge_roce_gid(each, request.environment));
+    if (each.port->layer() != LinkLayer::ethernet) continue;
+    Finding finding = judge_roce_gid(each, request.environment);
+    if (finding.verdict == Verdict::pass && has_only_own_addresses(*each.port)) {
+      finding = {is_meant ? Verdict::warn : Verdict::fail,
+                 concat({finding.evidence, " is of 169.254.0.0/16, which no router forwards"}),
+                 "give its network interface an address of the fabric: no DHCP server has answered it"};
+    } else if (finding.verdict == Verdict::fail && common && needs_index(each, request.environment, *common)) {
+      finding = {Verdict::warn,
+                 concat({gid_text(each, *common, gid_at(*each.port, *common)), " works, and NCCL would take ",
+                         std::to_string(nccl_gid_index(request.environment, *each.port)), " by itself"}),
+                 concat({"set NCCL_IB_GID_INDEX=", std::to_string(*common), " and UCX_IB_GID_INDEX=",
+                         std::to_string(*common), "; a step with rdma=require or rdma=prefer sets the first"})};
+    }
+    findings.push_back(std::move(finding));
   }
   return join_findings("ib.gid", findings, no_port);
 }

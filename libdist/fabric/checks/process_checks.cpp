@@ -92,6 +92,22 @@ std::optional<Finding> judge_grammar(const NodeFacts& node, std::string_view req
   return std::nullopt;
 }
 
+/// An entry with a blank, as after "mlx5_0, mlx5_1": NCCL compares it with the blank, so it names no device.
+std::optional<Finding> judge_blanks(const NcclSelection& selection, const std::string& asked, Verdict severity) {
+  for (const NcclSelection::Entry& entry : selection.entries()) {
+    const std::string_view plain = text::trim(entry.name);
+    if (plain == entry.name) continue;
+    return Finding{severity, concat({asked, ": the blank beside '", printable(plain, 40), "' is part of the name"}),
+                   "write NCCL_IB_HCA without blanks"};
+  }
+  return std::nullopt;
+}
+
+/// What the user's setting is worth where the site or the user requires the fabric: it would not be used.
+Verdict severity_of_setting(const CheckRequest& request) {
+  return request.policy == launch::RdmaPolicy::require ? Verdict::fail : Verdict::warn;
+}
+
 /// Checks which ports the user's NCCL_IB_HCA selects on this node.
 void judge_nccl_selection(const NodeFacts& node, const CheckRequest& request, std::vector<Finding>& findings) {
   const auto requested = request.environment("NCCL_IB_HCA");
@@ -120,6 +136,7 @@ void judge_nccl_selection(const NodeFacts& node, const CheckRequest& request, st
   const std::string asked = concat({"NCCL_IB_HCA=", printable(*requested, 60)});
   auto wanted = used;
   std::erase_if(wanted, [&](const JudgedPort& each) { return role_of(node, *each.device) != DeviceRole::fabric; });
+  if (auto blank = judge_blanks(selection, asked, severity_of_setting(request))) findings.push_back(*blank);
   if (used.empty()) {
     findings.push_back({Verdict::fail, concat({asked, " selects no active port"}), "correct or unset NCCL_IB_HCA"});
   } else if (!strange.empty()) {
@@ -145,9 +162,19 @@ void judge_nccl_selection(const NodeFacts& node, const CheckRequest& request, st
   }
 }
 
-/// UCX's choice concerns UCX: many recipes keep it on TCP beside NCCL on InfiniBand. So it warns at most.
-void judge_ucx_selection(const NodeFacts& node, const EnvironmentReader& environment, std::vector<Finding>& findings) {
-  const auto requested = environment("UCX_NET_DEVICES");
+/// Whether UCX would find no device at all: each entry has the form of an RDMA port (DEVICE:PORT) or names an RDMA
+/// device, and not an interface for TCP.
+bool names_rdma_only(const NodeFacts& node, const UcxSelection& selection) {
+  return std::ranges::all_of(selection.names(), [&](const std::string& name) {
+    return name.find(':') != std::string::npos ||
+           std::ranges::find(node.devices, name, &DeviceFacts::name) != node.devices.end();
+  });
+}
+
+/// UCX's choice concerns UCX: many recipes keep it on TCP beside NCCL on InfiniBand, which is a warning at most. One
+/// that leaves it no device is none of these.
+void judge_ucx_selection(const NodeFacts& node, const CheckRequest& request, std::vector<Finding>& findings) {
+  const auto requested = request.environment("UCX_NET_DEVICES");
   if (!requested || requested->empty()) return;
   const UcxSelection selection = UcxSelection::parse(*requested);
   std::vector<PortName> used;
@@ -160,19 +187,46 @@ void judge_ucx_selection(const NodeFacts& node, const EnvironmentReader& environ
   const std::string asked = concat({"UCX_NET_DEVICES=", printable(*requested, 60)});
   if (!used.empty()) {
     findings.push_back({Verdict::pass, concat({asked, " selects ", exact_selection(used).substr(1)}), ""});
-  } else {
-    findings.push_back({Verdict::warn, concat({asked, " selects no active port of an RDMA device: UCX uses TCP"}),
-                        "if UCX should use RDMA: DEVICE:PORT, such as mlx5_0:1, or unset UCX_NET_DEVICES"});
+    return;
   }
+  const bool leaves_nothing = names_rdma_only(node, selection);
+  findings.push_back({leaves_nothing ? severity_of_setting(request) : Verdict::warn,
+                      concat({asked, " selects no active port of an RDMA device: UCX ",
+                              leaves_nothing ? "has no network" : "uses TCP"}),
+                      "if UCX should use RDMA: DEVICE:PORT, such as mlx5_0:1, or unset UCX_NET_DEVICES"});
 }
 
-void judge_switches(const EnvironmentReader& environment, std::vector<Finding>& findings) {
+/// Whether a level of NCCL's (a name, or a number from 0) forbids what it is for.
+bool is_lowest_level(std::string_view level) {
+  const std::string_view plain = text::trim(level);
+  return text::to_lower(plain) == "loc" || plain == "0";
+}
+
+/// GPUDirect switched off: each byte goes through host memory, at half the speed or less.
+void judge_gpudirect_settings(const NodeFacts& node, const CheckRequest& request, std::vector<Finding>& findings) {
+  if (!node.nvidia_driver && std::ranges::none_of(node.gpus, &GpuFacts::nvidia)) return;
+  const auto add = [&](std::string_view name, std::string_view value) {
+    findings.push_back({severity_of_setting(request),
+                        concat({name, "=", printable(value, 20), " switches GPUDirect RDMA off"}),
+                        concat({"unset ", name})});
+  };
+  for (const std::string_view name : {"NCCL_NET_GDR_LEVEL", "NCCL_IB_GDR_LEVEL"}) {
+    if (const auto level = request.environment(name); level && is_lowest_level(*level)) add(name, *level);
+  }
+  if (nccl_parameter(request.environment, "NCCL_IB_CUDA_SUPPORT") == 0) add("NCCL_IB_CUDA_SUPPORT", "0");
+  if (node.peer_memory.empty() && nccl_parameter(request.environment, "NCCL_DMABUF_ENABLE") == 0)
+    add("NCCL_DMABUF_ENABLE", "0");
+}
+
+void judge_switches(const CheckRequest& request, std::vector<Finding>& findings) {
+  const EnvironmentReader& environment = request.environment;
   if (nccl_parameter(environment, "NCCL_IB_DISABLE").value_or(0) != 0) {
-    findings.push_back({Verdict::warn, "NCCL_IB_DISABLE is set: NCCL uses sockets", "unset NCCL_IB_DISABLE"});
+    findings.push_back(
+        {severity_of_setting(request), "NCCL_IB_DISABLE is set: NCCL uses sockets", "unset NCCL_IB_DISABLE"});
   }
   const auto net = environment("NCCL_NET");
   if (net && text::to_lower(*net) == "socket") {
-    findings.push_back({Verdict::warn, "NCCL_NET=Socket: NCCL uses sockets", "unset NCCL_NET"});
+    findings.push_back({severity_of_setting(request), "NCCL_NET=Socket: NCCL uses sockets", "unset NCCL_NET"});
   }
   const auto transports = environment("UCX_TLS");
   if (transports && !transports->empty() && ucx_allows_verbs(*transports) == false) {
@@ -193,6 +247,9 @@ Check check_device_nodes(const NodeFacts& node, const CheckRequest& request, con
     if (each.error != 0) {
       findings.push_back({Verdict::fail, concat({evidence, ": ", std::strerror(each.error)}),
                           std::string(remedy_for_open(each.error))});
+    } else if (!each.is_named) {
+      findings.push_back({Verdict::fail, concat({evidence, " is there, but the kernel has no verbs for the device"}),
+                          "modprobe ib_uverbs; the file is left over, or the host's that a container mounts"});
     } else if (!each.is_device) {
       findings.push_back(
           {Verdict::fail, concat({evidence, " is not a device"}), "remove the file and let udev create the device"});
@@ -266,8 +323,9 @@ Check check_environment(const NodeFacts& node, const CheckRequest& request) {
   if (node.devices.empty()) return {"ib.env", Verdict::skip, "no device", ""};
   std::vector<Finding> findings;
   judge_nccl_selection(node, request, findings);
-  judge_ucx_selection(node, request.environment, findings);
-  judge_switches(request.environment, findings);
+  judge_ucx_selection(node, request, findings);
+  judge_switches(request, findings);
+  judge_gpudirect_settings(node, request, findings);
   if (findings.empty()) {
     const FabricSettings settings = settings_of(node, request);
     if (settings.ports.empty()) return {"ib.env", Verdict::skip, "no variable is set, and no port is active", ""};

@@ -18,18 +18,36 @@ std::vector<JudgedPort> roce_ports(const NodeFacts& node, const CheckRequest& re
 }
 
 /// Counters of lost or late packets in ports/N/hw_counters (mlx5, bnxt_re, irdma), and how many are usual in a week. A
-/// lossless network has almost none; they mean little without a baseline.
+/// lossless network has almost none. Without a baseline they are those since the driver was loaded, and count only
+/// where a port has many times as many as each of its siblings.
 struct RetransmissionLimit {
   std::string_view name;
   std::uint64_t most;
 };
-constexpr std::array<RetransmissionLimit, 5> retransmission_limits = {{
+constexpr std::array<RetransmissionLimit, 10> retransmission_limits = {{
     {"out_of_sequence", 10'000},
     {"packet_seq_err", 10'000},
+    {"implied_nak_seq_err", 10'000},
+    {"duplicate_request", 10'000},
     {"local_ack_timeout_err", 1'000},
     {"rnr_nak_retry_err", 1'000},
     {"req_transport_retries_exceeded", 0},
+    {"roce_adp_retrans", 10'000},
+    {"np_cnp_sent", 1'000'000},
+    {"rp_cnp_handled", 1'000'000},
 }};
+constexpr std::uint64_t times_siblings = 10;
+
+/// The most that any other port has of a counter; nullopt: no other port tells it.
+std::optional<std::uint64_t> most_of_siblings(const std::vector<JudgedPort>& ports, const JudgedPort& own,
+                                              std::string_view name) {
+  std::optional<std::uint64_t> most;
+  for (const JudgedPort& each : ports) {
+    const auto value = each.port != own.port ? counter_value(*each.port, name) : std::nullopt;
+    if (value) most = std::max(most.value_or(0), *value);
+  }
+  return most;
+}
 
 /// "eth0 1500, eth1 9000"; empty if all are alike.
 std::string differing_mtus(const NodeFacts& node, const std::vector<JudgedPort>& ports, std::set<std::string>& seen) {
@@ -86,25 +104,35 @@ std::vector<QosFacts> qos_of(const NodeFacts& node, const CheckRequest& request)
 }  // namespace
 
 Check check_retransmissions(const NodeFacts& node, const CheckRequest& request, const CounterHistory& history) {
-  if (!history.baseline) return {"roce.counters", Verdict::skip, "no baseline to compare with", ""};
+  const auto ports = roce_ports(node, request);
   std::vector<Finding> findings;
   std::size_t judged = 0;
-  for (const JudgedPort& each : roce_ports(node, request)) {
+  const auto add = [&findings](const JudgedPort& each, std::string_view name, const std::string& how_many) {
+    findings.push_back(
+        {Verdict::warn, concat({each.name().to_string(), " ", name, " ", how_many}),
+         "packets are lost or delayed: check priority flow control and ECN on this port and its switch"});
+  };
+  for (const JudgedPort& each : ports) {
     for (const RetransmissionLimit& limit : retransmission_limits) {
-      if (!counter_value(*each.port, limit.name)) continue;
+      const auto value = counter_value(*each.port, limit.name);
+      const auto others = most_of_siblings(ports, each, limit.name);
+      if (!value || (!history.baseline && !others)) continue;
       ++judged;
+      if (others && *value > limit.most && *value / times_siblings > *others)
+        add(each, limit.name,
+            concat({std::to_string(*value), ", the other ports have ", std::to_string(*others), " at most"}));
+      if (!history.baseline) continue;
       const Increase increase =
           history.baseline->increase(*each.device, *each.port, limit.name, history.now, history_window);
-      if (increase.since == 0 || increase.added <= limit.most) continue;
-      findings.push_back({Verdict::warn,
-                          concat({each.name().to_string(), " ", limit.name, " +", std::to_string(increase.added)}),
-                          "packets are lost: check priority flow control and ECN on this port and its switch"});
+      if (increase.since != 0 && increase.added > limit.most)
+        add(each, limit.name, concat({"+", std::to_string(increase.added)}));
     }
   }
-  if (findings.empty() && judged > 0) {
+  if (findings.empty() && judged > 0)
     findings.push_back({Verdict::pass, concat({text::count(judged, "counter"), " within limits"}), ""});
-  }
-  return join_findings("roce.counters", findings, "no RoCE port with such counters");
+  const std::string_view nothing =
+      history.baseline ? "no RoCE port with such counters" : "no baseline and no other port to compare with";
+  return join_findings("roce.counters", findings, nothing);
 }
 
 Check check_mtu(const NodeFacts& node, const CheckRequest& request) {

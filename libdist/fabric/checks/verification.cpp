@@ -4,6 +4,7 @@
 #include "base/text/hex.hpp"
 #include "base/text/text.hpp"
 #include "fabric/checks/checks.hpp"
+#include "fabric/checks/siblings.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -59,6 +60,10 @@ Report verify_node(const NodeFacts& node, const CheckRequest& request, const Evi
   report.checks.push_back(check_pci_errors(node, request));
   report.checks.push_back(check_bridges(node, request));
   report.checks.push_back(check_access_control(node, request));
+  for (const Difference& each : differences_between_siblings(node, request)) {
+    const auto check = std::ranges::find(report.checks, each.check, &Check::id);
+    if (check != report.checks.end()) add_finding(*check, each.finding);
+  }
   return report;
 }
 
@@ -73,7 +78,7 @@ FabricSettings settings_of(const NodeFacts& node, const CheckRequest& request) {
       same_index = false;
       continue;
     }
-    const std::uint32_t index = nccl_gid_index(request.environment, *each.port);
+    const std::uint32_t index = working_gid_index(request.environment, *each.port);
     same_index = same_index && settings.gid_index.value_or(index) == index;
     settings.gid_index = index;
   }

@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::string_view microsoft = "0x1414";
 constexpr std::string_view amazon = "0x1d0f";
+constexpr std::string_view alibaba = "0x1ded";
 
 bool is_below_netvsc(const NodeFacts& node, const DeviceFacts& device) {
   return std::ranges::any_of(device.netdevs, [&node](const std::string& name) {
@@ -19,7 +20,11 @@ bool is_below_netvsc(const NodeFacts& node, const DeviceFacts& device) {
 bool is_accelerator(const NodeFacts& node, const DeviceFacts& device) {
   if (device.name.starts_with("mlx5_an") || device.name.starts_with("mana")) return true;
   if (device.pci.vendor.text == microsoft || is_below_netvsc(node, device)) return true;
-  return node.has_netvsc && is_virtual_function(device) && std::ranges::none_of(device.ports, has_routable_gid);
+  // Azure has no RoCE: a function with an Ethernet port is that of the virtual machine's own interface. One of
+  // Microsoft's boards without an address may be a port for InfiniBand in the wrong mode.
+  const bool has_address = std::ranges::any_of(device.ports, has_routable_gid);
+  const bool is_microsofts = device.board_id.text.starts_with("MSF") && has_address;
+  return is_virtual_function(device) && (node.has_netvsc || is_microsofts);
 }
 
 bool is_efa(const DeviceFacts& device) {
@@ -41,13 +46,19 @@ bool is_for_managers(const NodeFacts& node, const DeviceFacts& device) {
 
 }  // namespace
 
+bool is_erdma(const DeviceFacts& device) {
+  return device.pci.vendor.text == alibaba || device.name.starts_with("erdma_");
+}
+
 bool has_layer(const DeviceFacts& device, LinkLayer layer) noexcept {
   return std::ranges::any_of(
       device.ports, [layer](const PortFacts& port) { return port.link_layer.present() && port.layer() == layer; });
 }
 
 bool has_routable_gid(const PortFacts& port) noexcept {
-  return std::ranges::any_of(port.gids, [](const GidEntry& entry) { return !entry.value.is_link_local(); });
+  return std::ranges::any_of(port.gids, [](const GidEntry& entry) {
+    return !entry.value.is_link_local() && !entry.value.is_ipv4_link_local();
+  });
 }
 
 bool is_virtual_function(const DeviceFacts& device) noexcept {
@@ -61,7 +72,7 @@ DeviceRole role_of(const NodeFacts& node, const DeviceFacts& device) {
   if (is_usnic(device) || is_for_managers(node, device)) return DeviceRole::no_verbs;
   if (has_layer(device, LinkLayer::infiniband)) return DeviceRole::fabric;
   if (has_layer(device, LinkLayer::ethernet)) {
-    if (device.node_type.text.starts_with("4")) return DeviceRole::iwarp;
+    if (device.node_type.text.starts_with("4") && !is_erdma(device)) return DeviceRole::iwarp;
     return is_accelerator(node, device) ? DeviceRole::accelerator : DeviceRole::fabric;
   }
   return has_layer(device, LinkLayer::other) && is_efa(device) ? DeviceRole::efa : DeviceRole::fabric;

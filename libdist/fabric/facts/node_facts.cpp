@@ -19,7 +19,7 @@ using text::concat;
 constexpr std::size_t most_pci_devices = 8192;
 
 /// Counters that the checks use (Documentation/ABI/stable/sysfs-class-infiniband).
-constexpr std::array<std::string_view, 16> counter_names = {"symbol_error",
+constexpr std::array<std::string_view, 20> counter_names = {"symbol_error",
                                                             "link_error_recovery",
                                                             "link_downed",
                                                             "port_rcv_errors",
@@ -32,6 +32,10 @@ constexpr std::array<std::string_view, 16> counter_names = {"symbol_error",
                                                             "local_ack_timeout_err",
                                                             "rnr_nak_retry_err",
                                                             "req_transport_retries_exceeded",
+                                                            "implied_nak_seq_err",
+                                                            "duplicate_request",
+                                                            "roce_adp_retrans",
+                                                            "rp_cnp_handled",
                                                             "np_ecn_marked_roce_packets",
                                                             "np_cnp_sent",
                                                             "rp_cnp_ignored"};
@@ -375,6 +379,7 @@ NodeFacts read_node(const Roots& roots) {
   node.host = own_host();
   const std::string folder = roots.sys + "/class/infiniband";
   node.has_class = is_folder(folder);
+  node.has_verbs_class = is_folder(roots.sys + "/class/infiniband_verbs");
   for (const std::string& name : list_folder(folder, most_devices, &node.class_problem)) {
     const std::string own = concat({folder, "/", name});
     if (is_folder(own)) node.devices.push_back(read_device(own, name));

@@ -56,9 +56,7 @@ struct PortFacts {
   [[nodiscard]] LinkLayer layer() const noexcept {
     return link_layer.present() ? parse_link_layer(link_layer.text) : LinkLayer::other;
   }
-  [[nodiscard]] bool is_active() const noexcept {
-    return state.present() && parse_state(state.text) == PortState::active;
-  }
+  [[nodiscard]] bool is_active() const { return state.present() && parse_state(state.text) == PortState::active; }
 };
 
 /// A bridge between a card and the root complex.
@@ -135,8 +133,9 @@ struct GpuFacts {
 struct NodeFacts {
   Roots roots;
   std::string host;
-  bool has_class = false;     ///< /sys/class/infiniband exists
-  std::string class_problem;  ///< the folder exists but cannot be read, or has too many entries
+  bool has_class = false;        ///< /sys/class/infiniband exists
+  bool has_verbs_class = false;  ///< /sys/class/infiniband_verbs exists: ib_uverbs is loaded
+  std::string class_problem;     ///< the folder exists but cannot be read, or has too many entries
   std::vector<DeviceFacts> devices;
   std::map<std::string, NetFacts, std::less<>> netdevs;
   std::vector<GpuFacts> gpus;

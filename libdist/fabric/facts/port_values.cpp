@@ -16,6 +16,13 @@ std::optional<std::uint64_t> leading_number(std::string_view text, std::uint64_t
   return text::to_number(text::trim(text.substr(0, colon)), most);
 }
 
+/// Whether a text such as "4: ACTIVE" has this word, if any. Of a value that means health the word counts, too: one
+/// that only begins like it is of no kernel.
+bool has_word(std::string_view text, std::string_view word) {
+  const auto colon = text.find(':');
+  return colon == std::string_view::npos || text::to_lower(text::trim(text.substr(colon + 1))) == word;
+}
+
 std::optional<std::uint16_t> hex_number(std::string_view digits) noexcept {
   const auto number = digits.size() <= 4 ? from_hex(digits) : std::nullopt;
   return number ? std::optional(static_cast<std::uint16_t>(*number)) : std::nullopt;
@@ -38,14 +45,16 @@ std::optional<double> parse_gigabits(std::string_view text) noexcept {
 
 }  // namespace
 
-std::optional<PortState> parse_state(std::string_view text) noexcept {
+std::optional<PortState> parse_state(std::string_view text) {
   const auto number = leading_number(text, 5);
-  return number ? std::optional(static_cast<PortState>(*number)) : std::nullopt;
+  if (!number || (*number == 4 && !has_word(text, "active"))) return std::nullopt;
+  return static_cast<PortState>(*number);
 }
 
-PhysicalState parse_physical_state(std::string_view text) noexcept {
+PhysicalState parse_physical_state(std::string_view text) {
   const auto number = leading_number(text, 7);
-  return number ? static_cast<PhysicalState>(*number) : PhysicalState::unknown;
+  if (!number || (*number == 5 && !has_word(text, "linkup"))) return PhysicalState::unknown;
+  return static_cast<PhysicalState>(*number);
 }
 
 std::optional<Rate> parse_rate(std::string_view text) {
@@ -96,6 +105,8 @@ bool Gid::is_ipv4() const noexcept {
   const bool multicast = bytes[0] == 0xff && bytes[1] == 0x0e && all_zero(std::span(bytes).subspan(2, 8));
   return marked && (multicast || all_zero(std::span(bytes).first(10)));
 }
+
+bool Gid::is_ipv4_link_local() const noexcept { return is_ipv4() && bytes[12] == 169 && bytes[13] == 254; }
 
 std::uint16_t Gid::flid() const noexcept { return static_cast<std::uint16_t>(bytes[4] << 8 | bytes[5]); }
 

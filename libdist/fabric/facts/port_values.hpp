@@ -24,9 +24,10 @@ enum class PhysicalState {
   test = 7
 };
 
-/// nullopt unless the number is one of these and followed by ": WORD" or by nothing.
-[[nodiscard]] std::optional<PortState> parse_state(std::string_view text) noexcept;
-[[nodiscard]] PhysicalState parse_physical_state(std::string_view text) noexcept;
+/// nullopt unless the number is one of these and followed by ": WORD" or by nothing. WORD differs between kernels, but
+/// of 4 it must be ACTIVE, and of 5 (physical) LinkUp.
+[[nodiscard]] std::optional<PortState> parse_state(std::string_view text);
+[[nodiscard]] PhysicalState parse_physical_state(std::string_view text);
 
 /// `rate`: "400 Gb/sec (4X NDR)", "2.5 Gb/sec (1X SDR)". Speed names change; only number and width are used.
 struct Rate {
@@ -51,6 +52,8 @@ struct Gid {
   [[nodiscard]] bool is_unconfigured() const noexcept;
   /// ::ffff:a.b.c.d, also below the multicast prefix ff0e.
   [[nodiscard]] bool is_ipv4() const noexcept;
+  /// 169.254.0.0/16: an interface that no DHCP server has answered.
+  [[nodiscard]] bool is_ipv4_link_local() const noexcept;
   /// Bytes 4 and 5: InfiniBand's FLID, by which routers find a subnet; 0 if it has no FLID.
   [[nodiscard]] std::uint16_t flid() const noexcept;
   [[nodiscard]] std::string to_string() const;

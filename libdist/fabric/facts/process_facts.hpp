@@ -18,6 +18,7 @@ struct DeviceNodeFacts {
   std::string path;
   int error = 0;  ///< errno of open(O_RDWR); 0: opened
   bool is_device = true;
+  bool is_named = true;  ///< sysfs has the class infiniband_verbs, or names the node below the device
 };
 
 /// RLIMIT_MEMLOCK, and whether it applies to this process (CAP_IPC_LOCK overrides it).

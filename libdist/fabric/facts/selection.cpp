@@ -238,20 +238,25 @@ std::uint32_t nccl_gid_index(const EnvironmentReader& environment, const PortFac
   return chosen.index;
 }
 
+std::uint32_t working_gid_index(const EnvironmentReader& environment, const PortFacts& port) {
+  const auto works = [](const GidEntry& entry) { return roce_version(entry) == 2 && is_usable(entry.value); };
+  const std::uint32_t chosen = nccl_gid_index(environment, port);
+  const auto is_said = [&environment](std::string_view name) { return environment(name).value_or("") != ""; };
+  const bool is_users = is_said("NCCL_IB_GID_INDEX") || is_said("NCCL_IB_ADDR_FAMILY") ||
+                        is_said("NCCL_IB_ADDR_RANGE") || is_said("NCCL_IB_ROCE_VERSION_NUM");
+  if (port.layer() != LinkLayer::ethernet || is_users || works(entry_at(port, chosen))) return chosen;
+  const auto first = std::ranges::find_if(port.gids, works);
+  return first != port.gids.end() ? first->index : chosen;
+}
+
 EnvironmentReader snapshot(const EnvironmentReader& environment) {
-  constexpr std::array<std::string_view, 13> names = {"NCCL_IB_HCA",
-                                                      "NCCL_IB_GID_INDEX",
-                                                      "NCCL_IB_PKEY",
-                                                      "NCCL_IB_ADDR_FAMILY",
-                                                      "NCCL_IB_ADDR_RANGE",
-                                                      "NCCL_IB_ROUTABLE_FLID_GID_INDEX",
-                                                      "NCCL_IB_DISABLE",
-                                                      "NCCL_IB_ROCE_VERSION_NUM",
-                                                      "NCCL_NET",
-                                                      "UCX_NET_DEVICES",
-                                                      "UCX_TLS",
-                                                      "UCX_IB_PKEY",
-                                                      "UCX_IB_GID_INDEX"};
+  constexpr std::array<std::string_view, 17> names = {
+      "NCCL_IB_HCA",         "NCCL_IB_GID_INDEX",        "NCCL_IB_PKEY",
+      "NCCL_IB_ADDR_FAMILY", "NCCL_IB_ADDR_RANGE",       "NCCL_IB_ROUTABLE_FLID_GID_INDEX",
+      "NCCL_IB_DISABLE",     "NCCL_IB_ROCE_VERSION_NUM", "NCCL_NET",
+      "NCCL_NET_GDR_LEVEL",  "NCCL_IB_GDR_LEVEL",        "NCCL_IB_CUDA_SUPPORT",
+      "NCCL_DMABUF_ENABLE",  "UCX_NET_DEVICES",          "UCX_TLS",
+      "UCX_IB_PKEY",         "UCX_IB_GID_INDEX"};
   std::map<std::string, std::string, std::less<>> values;
   for (const std::string_view name : names) {
     if (auto value = environment(name)) values.emplace(name, std::move(*value));

@@ -76,6 +76,10 @@ class UcxSelection {
 /// the user's, else a scan by family (NCCL_IB_ADDR_FAMILY), network (NCCL_IB_ADDR_RANGE, IPv4 here) and version.
 [[nodiscard]] std::uint32_t nccl_gid_index(const EnvironmentReader& environment, const PortFacts& port);
 
+/// The index that works: NCCL's choice, or where that is no routable RoCE v2 GID and the user has said nothing about
+/// GIDs, the first that is (a network of IPv6 alone, which NCCL does not look for by itself).
+[[nodiscard]] std::uint32_t working_gid_index(const EnvironmentReader& environment, const PortFacts& port);
+
 /// A copy of the variables that checks read, independent of the environment.
 [[nodiscard]] EnvironmentReader snapshot(const EnvironmentReader& environment);
 

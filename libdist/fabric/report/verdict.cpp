@@ -76,6 +76,14 @@ Check join_findings(std::string_view id, const std::vector<Finding>& findings, s
   return check;
 }
 
+void add_finding(Check& check, const Finding& finding) {
+  if (severity(finding.verdict) < severity(check.verdict)) return;
+  if (severity(finding.verdict) > severity(check.verdict)) check = {std::move(check.id), finding.verdict, "", ""};
+  if (check.evidence.size() + finding.evidence.size() > longest_evidence) return;
+  append_once(check.evidence, finding.evidence);
+  append_once(check.remedy, finding.remedy);
+}
+
 std::string_view to_string(Verdict verdict) noexcept {
   constexpr std::array<std::string_view, 5> names = {"pass", "warn", "fail", "skip", "unknown"};
   return names.at(static_cast<std::size_t>(verdict));

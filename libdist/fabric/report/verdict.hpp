@@ -48,6 +48,9 @@ struct Report {
 [[nodiscard]] Check join_findings(std::string_view id, const std::vector<Finding>& findings,
                                   std::string_view otherwise);
 
+/// Adds a finding: a worse one takes the place of what the check says, an equal one stands beside it.
+void add_finding(Check& check, const Finding& finding);
+
 [[nodiscard]] std::string_view to_string(Verdict verdict) noexcept;
 [[nodiscard]] std::optional<Verdict> verdict_from_name(std::string_view name) noexcept;
 

@@ -80,7 +80,7 @@ std::vector<LinkTarget> targets_of(const NodeFacts& node, const CheckRequest& re
   for (const JudgedPort& each : judged_ports(node, request)) {
     if (!targets.empty() && targets.back().device == each.device->name) continue;
     targets.push_back({each.device->name, static_cast<std::uint8_t>(each.port->number),
-                       nccl_gid_index(request.environment, *each.port), static_cast<std::uint16_t>(pkey),
+                       working_gid_index(request.environment, *each.port), static_cast<std::uint16_t>(pkey),
                        each.port->layer() == LinkLayer::ethernet});
   }
   if (targets.size() > most_probed) targets.resize(most_probed);

@@ -129,14 +129,14 @@ void read_log(const CheckOptions& options, Evidence& evidence) {
 
 /// The GPUs that this node should have: Slurm's share of a job, else the SKU's, else those on the bus.
 fabric::GpuExpectation expected_gpus(const NodeFacts& node, const CheckRequest& request) {
-  const auto share = text::to_number(request.environment("SLURM_GPUS_ON_NODE").value_or(""), 1024);
-  if (share) return {static_cast<std::uint32_t>(*share), "Slurm"};
-  if (request.sku && request.sku->gpus) return {request.sku->gpus, "the SKU"};
   // The library knows one vendor's GPUs: beside NVIDIA's, one of AMD's is a display.
   const bool nvidia = std::ranges::any_of(node.gpus, &fabric::GpuFacts::nvidia);
   const auto on_bus = static_cast<std::uint32_t>(std::ranges::count_if(
       node.gpus, [nvidia](const auto& gpu) { return gpu.nvidia == nvidia && !fabric::is_given_away(gpu.driver); }));
-  if (on_bus > 0 && (node.nvidia_driver || node.amd_driver)) return {on_bus, "the PCI bus"};
+  const auto share = text::to_number(request.environment("SLURM_GPUS_ON_NODE").value_or(""), 1024);
+  if (share) return {static_cast<std::uint32_t>(*share), "Slurm", on_bus, true};
+  if (request.sku && request.sku->gpus) return {request.sku->gpus, "the SKU", on_bus};
+  if (on_bus > 0 && (node.nvidia_driver || node.amd_driver)) return {on_bus, "the PCI bus", on_bus};
   return {};
 }
 
@@ -181,9 +181,10 @@ fabric::GpuStates add_health(const CheckOptions& options, const NodeFacts& node,
   }
   fabric::GpuStates states = ask_driver(options, node, request);
   fabric::GpuExpectation expected = expected_gpus(node, request);
-  // Without a machine to ask, there is no expectation.
+  // Without a machine to ask, only the bus of the tree can be counted.
   const bool can_ask = options.sysfs_root.empty() || request.environment(fabric::variable::nvml_library).has_value();
-  if (!can_ask && !states.asked) expected.count.reset();
+  if (!can_ask && !states.asked && expected.on_bus >= expected.count.value_or(0)) expected.count.reset();
+  if (!can_ask && expected.on_bus == 0) expected.count.reset();
   std::vector<fabric::Check> checks = verify_gpus(states, node, expected, evidence.kernel_log, health);
   checks.push_back(check_placement(node, request));
   for (fabric::Check& check : checks) {
