@@ -255,3 +255,39 @@ def test_the_prolog_stops_jobs_on_sick_and_unverified_nodes(machine):
 def test_the_prolog_leaves_other_partitions_alone(machine):
     env = machine(sick()) | {"SLURM_JOB_PARTITION": "cpu"}
     assert run("prolog", env).returncode == 0
+
+
+# --------------------------------------------------------------------------------------------------- a sick GPU acts, too
+
+def with_gpus(machine, **fake) -> dict[str, str]:
+    """Eight GPUs whose driver says what `fake` says."""
+    library = conftest.TOOL.resolve().parent.parent / "lib/tests/libfake_nvml.so"
+    return machine(trees.azure(8, cases.NDR, 8)) | {"AMLDIST_NVML": str(library)} | {f"FAKE_NVML_{name.upper()}": value for name, value in fake.items()}
+
+
+def test_a_gpu_with_uncorrectable_errors_drains_and_comes_back(machine):
+    env = with_gpus(machine, ecc="3:5")
+    assert run("aml-dist-health", env).returncode == 1
+    assert "State=DRAIN" in machine.told() and "gpu.ecc GPU 3" in machine.told(), machine.told()
+    assert run("epilog", env).returncode == 1
+    done = nhc(env)
+    assert done.returncode == 1 and "gpu.ecc" in done.stdout, done
+    well = with_gpus(machine)
+    machine(trees.azure(8, cases.NDR, 8), "IDLE+DRAIN Reason=aml-dist: gpu.ecc GPU 3")
+    assert run("aml-dist-health", well).returncode == 0 and "State=RESUME" in machine.told(), machine.told()
+
+
+def test_a_site_may_only_want_to_be_told_of_sick_gpus(machine):
+    env = with_gpus(machine, ecc="3:5") | {"AML_DIST_HEALTH": "prefer"}
+    assert run("aml-dist-health", env).returncode == 0 and machine.told() == "" and "gpu.ecc" in machine.log()
+    assert run("epilog", env).returncode == 0
+    assert nhc(env, "-H", "prefer").returncode == 0
+
+
+def test_the_alert_of_a_sick_node_fires_for_a_gpu(machine, tmp_path):
+    """contrib/monitoring/alerts.yml: NodeIsSick is aml_dist_node_severity == 3."""
+    env = with_gpus(machine, ecc="3:5") | {"AML_DIST_TEXTFILES": str(tmp_path), "AML_DIST_STEPS": "no", "AML_DIST_TEXTFILE_CONF": "/nonexistent"}
+    script = HEALTH.parent / "monitoring/aml-dist-textfile"
+    assert subprocess.run([script], env=env, capture_output=True, timeout=60).returncode == 0
+    severity = [line for line in (tmp_path / "aml-dist-check.prom").read_text().splitlines() if line.startswith("aml_dist_node_severity")]
+    assert len(severity) == 1 and severity[0].endswith(" 3"), severity
