@@ -158,7 +158,6 @@ class FailureDetector {
   void say_once(const std::string& sentence);
   void send_heard(std::uint32_t to, std::uint64_t id, FrameKind what);
   [[nodiscard]] bool is_gone(std::uint32_t world_rank) const { return host_.end_of(world_rank).has_value(); }
-  [[nodiscard]] std::string name_of(const CommWatch& watch, std::size_t rank) const;
 
   FailureDetectorHost& host_;
   std::vector<std::unique_ptr<Case>> cases_;
