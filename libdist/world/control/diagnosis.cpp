@@ -276,7 +276,8 @@ Diagnosis diagnose(std::span<const RankState> ranks, const DiagnosisTrigger& tri
     if (auto diagnosis = diagnose_pairs(ranks, reporter.activity.call, group)) return *diagnosis;
     if (trigger.waits_for >= 0) return diagnose_two(ranks, trigger, group);
   }
-  if (found && found->kind != Kind::slow) return to_diagnosis(*found);
+  const bool is_sure = found && found->kind != Kind::slow && found->kind != Kind::deadlock;
+  if (is_sure) return to_diagnosis(*found);
   if (auto diagnosis = diagnose_trouble(ranks, group)) return *diagnosis;
   return found ? to_diagnosis(*found) : diagnose_no_absence(ranks, trigger, group);
 }
