@@ -50,7 +50,8 @@ trace::CallRecord current_call(const Activity& activity) {
   return record;
 }
 
-std::vector<trace::CallRecord> calls_of(const RankState& rank) {
+/// `parting`: the number of a call on which ranks differ in whatever it be.
+std::vector<trace::CallRecord> calls_of(const RankState& rank, std::optional<std::uint64_t> parting) {
   const Activity& activity = rank.activity;
   const bool is_message = is_point_to_point(activity.call.operation);
   std::vector<trace::CallRecord> records;
@@ -65,14 +66,13 @@ std::vector<trace::CallRecord> calls_of(const RankState& rank) {
                                 is_current && activity.inside ? State::started
                                 : is_later                    ? State::enqueued
                                                               : State::completed,
-                                one.signature()));
+                                number == parting ? one.signature() : 0));
     records.back().ticket = number;
   }
   if (is_known) return records;
-  const auto later = std::ranges::upper_bound(records, activity.sequence, {}, &trace::CallRecord::sequence);
+  const auto later = std::ranges::upper_bound(records, activity.sequence, {}, &trace::CallRecord::ticket);
   const auto own = records.insert(is_message ? records.end() : later, current_call(activity));
-  own->ticket =
-      is_message && own != records.begin() ? std::prev(own)->ticket + 1 : std::max(activity.sequence, std::uint64_t{1});
+  own->ticket = own == records.begin() ? 1 : std::prev(own)->ticket + 1;
   return records;
 }
 
@@ -85,7 +85,8 @@ std::string remark_on(const RankState& rank) {
   return concat({what, describe_call(current_call(rank.activity))});
 }
 
-trace::Recording recording_of(const RankState& rank, const trace::CommunicatorRecord& communicator) {
+trace::Recording recording_of(const RankState& rank, const trace::CommunicatorRecord& communicator,
+                              std::optional<std::uint64_t> parting) {
   trace::Recording out;
   out.host = rank.place.host;
   out.source = "amldist";
@@ -99,7 +100,7 @@ trace::Recording recording_of(const RankState& rank, const trace::CommunicatorRe
   out.remark = remark_on(rank);
   out.communicators.push_back(communicator);
   if (!is_present(rank)) return out;
-  out.calls = calls_of(rank);
+  out.calls = calls_of(rank, parting);
   std::uint64_t& entered = out.communicators.back().entered;
   entered = rank.activity.sequence;
   for (const PastCall& one : rank.past) entered = std::max(entered, one.call.sequence);
@@ -113,15 +114,38 @@ std::vector<trace::Recording> recordings_of(std::span<const RankState> ranks, co
   }
   std::vector<trace::Recording> recordings;
   recordings.reserve(ranks.size());
+  const auto parting = parting_of(ranks);
   trace::CommunicatorRecord communicator;
   communicator.size = static_cast<std::uint32_t>(ranks.size());
   communicator.name = group;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     communicator.rank = static_cast<std::uint32_t>(i);
     communicator.entered = ranks[i].standing == Liveness::left ? finalize : 0;
-    recordings.push_back(recording_of(ranks[i], communicator));
+    recordings.push_back(recording_of(ranks[i], communicator, parting));
   }
   return recordings;
+}
+
+/// Before the first numbered call, as in amldist_init(), nobody can be behind: who does not answer, has ended or is not
+/// there yet is missing.
+std::optional<trace::HangDiagnosis> diagnose_start(std::span<const RankState> ranks,
+                                                   std::span<const trace::Recording> recordings,
+                                                   const calls::Call& call) {
+  trace::HangDiagnosis found;
+  found.stall.communicator_name = recordings.front().communicators.front().name;
+  found.stall.call = record_of(call, State::started);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const Liveness standing = ranks[i].standing;
+    const Why why = standing == Liveness::unaware  ? Why::never_called
+                    : standing == Liveness::silent ? Why::stopped
+                                                   : Why::gone;
+    if (is_present(ranks[i])) found.waits.push_back(recordings[i].rank);
+    else found.stall.missing.push_back({why, recordings[i].rank, &recordings[i]});
+  }
+  const auto& missing = found.stall.missing;
+  const auto has = [&](Why why) { return std::ranges::find(missing, why, &trace::MissingRank::why) != missing.end(); };
+  found.kind = has(Why::gone) ? Kind::dead : has(Why::stopped) ? Kind::stopped : Kind::not_come;
+  return missing.empty() ? std::nullopt : std::optional(std::move(found));
 }
 
 // ---- sentences about what only the ranks know ----
@@ -189,15 +213,10 @@ std::optional<Diagnosis> diagnose_pairs(std::span<const RankState> ranks, const 
   const auto [from, to] =
       *std::ranges::find_if(wrong, [&](const Pair& pair) { return pair.from == worst || pair.to == worst; });
   const std::size_t culprit = times[from] >= times[to] ? from : to;
-  const std::string_view blame = times[from] == times[to] ? "" : " called it with other counts";
-  const auto clause = [&](std::size_t rank, std::string_view verb, std::uint64_t elements) {
-    return concat({name_of(ranks[rank]), rank == culprit ? blame : "",
-                   rank == culprit && !blame.empty() ? ": it " : " ", verb, " ", std::to_string(elements)});
-  };
-  const std::string gives = clause(from, "gives", ranks[from].pairs.gives[to]);
-  const std::string expects = clause(to, "expects", ranks[to].pairs.takes[from]);
+  const std::string blame = times[from] == times[to] ? "" : name_of(ranks[culprit]) + " called it with other counts: ";
   const std::string words =
-      culprit == from ? concat({gives, " elements, ", expects}) : concat({expects, " elements, ", gives});
+      concat({blame, name_of(ranks[from]), " gives ", std::to_string(ranks[from].pairs.gives[to]), " elements, ",
+              name_of(ranks[to]), " expects ", std::to_string(ranks[to].pairs.takes[from])});
   return Diagnosis{Errc::peer, about(call, group, words), subject_of(culprit, call)};
 }
 
@@ -270,7 +289,8 @@ Diagnosis diagnose(std::span<const RankState> ranks, const DiagnosisTrigger& tri
     return diagnose_two(ranks, trigger, group);  // a message to itself
   const auto recordings = recordings_of(ranks, group);
   const RankState& reporter = ranks[trigger.reporter];
-  const auto found = trace::diagnose_hang(recordings, reporter.place.rank);
+  const auto found = reporter.activity.call.sequence == 0 ? diagnose_start(ranks, recordings, reporter.activity.call)
+                                                          : trace::diagnose_hang(recordings, reporter.place.rank);
   if (found && found->kind == Kind::wrong_call) return to_diagnosis(*found);
   if (trigger.differs) {
     if (auto diagnosis = diagnose_pairs(ranks, reporter.activity.call, group)) return *diagnosis;

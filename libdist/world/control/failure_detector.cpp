@@ -385,7 +385,7 @@ std::vector<RankState> FailureDetector::states_of(const Case& current) const {
       states[rank] = RankState();
       states[rank].standing = *end;
     }
-    states[rank].place = {members[rank], local_ranks[members[rank]], host_.host_of(members[rank])};
+    states[rank].place = {members[rank], local_ranks[members[rank]], host_.table().host_of(members[rank])};
     const auto pairs = current.pairs.find(static_cast<std::uint32_t>(rank));
     if (pairs != current.pairs.end()) states[rank].pairs = pairs->second;
   }

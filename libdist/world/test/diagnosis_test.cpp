@@ -186,8 +186,8 @@ TEST(Diagnosis, CountsOfPairsShowWhoseAreWrong) {
   ranks[2].pairs = {4, {6, 6, 6}, {6, 6, 6}};
   EXPECT_EQ(
       diagnose(ranks, {2, 0, true, {}}).message,
-      "alltoallv #4 (1024 float32, 4 KiB): rank 2 (local 0) on b called it with other counts: it expects 6 elements, "
-      "rank 0 (local 0) on a gives 5");
+      "alltoallv #4 (1024 float32, 4 KiB): rank 2 (local 0) on b called it with other counts: rank 0 (local 0) on "
+      "a gives 5 elements, rank 2 (local 0) on b expects 6");
 }
 
 TEST(Diagnosis, OfTwoRanksWhoseCountsDifferBothAreQuoted) {
@@ -270,9 +270,10 @@ TEST(Diagnosis, AChainOfMessagesIsFollowedToItsEnd) {  // 0 waits for 1, 1 for 2
 TEST(Diagnosis, AMessageToItselfIsNotMet) {
   const std::vector<RankState> ranks = {gone_on("rank 0 (a)", waiting_in(calls::Operation::recv, 4, 0), {}),
                                         here("rank 1 (b)", after(calls::Operation::barrier, 4))};
-  EXPECT_EQ(diagnose(ranks, {0, 0, false, {}}).message,
-            "recv #3 (1024 float32, 4 KiB) from rank 0: rank 0 (local 0) on a waits for itself: both directions must begin "
-            "before either is waited for");
+  EXPECT_EQ(
+      diagnose(ranks, {0, 0, false, {}}).message,
+      "recv #3 (1024 float32, 4 KiB) from rank 0: rank 0 (local 0) on a waits for itself: both directions must begin "
+      "before either is waited for");
   EXPECT_EQ(diagnose(ranks, {0, 0, true, {}}).message,
             "recv #3 (1024 float32, 4 KiB) from rank 0: rank 0 (local 0) on a sends another message");
 }
@@ -305,6 +306,19 @@ TEST(Diagnosis, ARankThatHasFinalizedIsThroughFinalize) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(calls::Operation::finalize, 6)),
                                         absent("rank 1 (a)", Liveness::left), absent("rank 2 (b)", Liveness::dead)};
   EXPECT_TRUE(diagnose(ranks, {0, 2, false, {}}).message.starts_with("finalize #6: rank 2 (local 0) on b is dead"));
+}
+
+TEST(Diagnosis, BeforeTheFirstCallWhoIsNotThereIsMissing) {
+  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(calls::Operation::init, 0)),
+                                        here("rank 1 (a)", inside(calls::Operation::init, 0)),
+                                        absent("rank 2 (b)", Liveness::dead), absent("rank 3 (b)", Liveness::unaware)};
+  const Diagnosis diagnosis = diagnose(ranks, {0, 2, false, {}});
+  EXPECT_EQ(diagnosis.code, Errc::peer);
+  EXPECT_EQ(diagnosis.subject.rank, 2);
+  EXPECT_EQ(diagnosis.message, "init: rank 2 (local 0) on b is dead; 2 ranks wait");
+  EXPECT_EQ(diagnose(std::vector{ranks[0], ranks[3]}, {0, 1, false, {}}).message,
+            "init: rank 3 (local 0) on b has not called it: it does not have this communicator (not yet, or not "
+            "any more); 1 rank waits");
 }
 
 // ---- identity ----

@@ -24,7 +24,6 @@ struct Rank final : FailureDetectorHost {
   [[nodiscard]] std::uint32_t rank() const noexcept override { return own; }
   [[nodiscard]] std::uint32_t size() const noexcept override;
   [[nodiscard]] const RankTable& table() const noexcept override;
-  [[nodiscard]] const std::string& host_of(std::uint32_t world_rank) const override;
   [[nodiscard]] std::optional<Liveness> end_of(std::uint32_t world_rank) const noexcept override;
   /// For agreements only.
   [[nodiscard]] std::span<const std::uint32_t> ended() const noexcept override { return {}; }
@@ -144,7 +143,6 @@ Rank::Rank(World& in, std::uint32_t number, std::uint64_t sequence)
 }
 std::uint32_t Rank::size() const noexcept { return world.table.size(); }
 const RankTable& Rank::table() const noexcept { return world.table; }
-const std::string& Rank::host_of(std::uint32_t world_rank) const { return world.table.host_of(world_rank); }
 std::optional<Liveness> Rank::end_of(std::uint32_t world_rank) const noexcept {
   return world.ended.contains(world_rank) ? std::optional(Liveness::dead) : std::nullopt;
 }
