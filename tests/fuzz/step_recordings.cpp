@@ -40,7 +40,7 @@ void record_calls(trace::FlightRecorder& recorder, std::uint32_t rank) {
   recorder.fail(
       recorder.begin({calls::Operation::barrier, calls::DataType::uint8, calls::ReduceOp::sum, part, 1, 0, -1}), -8);
   if (rank != 2) recorder.close_communicator(part);
-  recorder.note("rank 1 (node1) is missing in allreduce #2");
+  recorder.note("allreduce #2: rank 1 (local 0) on node1 has not called it");
 }
 
 /// A rank's file as its recorder left it, to be written over.

@@ -196,9 +196,9 @@ def test_a_message_that_never_comes(tool, tmp_path):
 
 def test_what_the_watchdog_found_is_repeated(tool, tmp_path):
     recorder = working(0, 1, 1)
-    recorder.note = "rank 1 (node2) is missing in allreduce #2"
+    recorder.note = "allreduce #2: rank 1 (local 0) on node2 has not called it"
     recorder.write(tmp_path)
-    assert "rank 0 found: rank 1 (node2) is missing in allreduce #2" in tool.run("trace", str(tmp_path)).stdout
+    assert "rank 0 found: allreduce #2: rank 1 (local 0) on node2 has not called it" in tool.run("trace", str(tmp_path)).stdout
 
 
 def test_steps_are_found_by_name_where_programs_put_them(tool, tmp_path):

@@ -252,10 +252,9 @@ Result<void> Communicator::set_timeout(milliseconds timeout) {
 }
 
 void Communicator::abort() {
-  process_->channel->abort(
-      context_.shared_watch(),
-      concat({"the communicator was aborted by rank ", std::to_string(identity_.rank), " (", host(identity_.rank),
-              ") in or after ", calls::describe(context_.watch().activity().call)}));
+  process_->channel->abort(context_.shared_watch(),
+                           concat({"the communicator was aborted by ", context_.name_of(identity_.rank),
+                                   " in or after ", calls::describe(context_.watch().activity().call)}));
 }
 
 }  // namespace amldist::collective

@@ -97,7 +97,6 @@ class Communicator {
                                                                std::uint64_t purpose);
   [[nodiscard]] AgreementTicketPtr open_agreement(std::uint64_t needed, milliseconds late_after);
   [[nodiscard]] Error exclusion_error(world::Exclusion why) const;
-  [[nodiscard]] std::string name_of(std::uint32_t rank) const;
   [[nodiscard]] std::unique_ptr<Communicator> build_survivors(const world::Exclusions& excluded, std::uint64_t round,
                                                               const world::AgreementTicket& ticket, milliseconds limit);
   void hand_over_to(Communicator& heir);

@@ -51,16 +51,13 @@ class BuildingWatchdog final : public calls::Watchdog {
 }  // namespace
 
 // ---- agreement ----
-std::string Communicator::name_of(std::uint32_t rank) const {
-  return concat({"rank ", std::to_string(rank), " (", host(rank), ")"});
-}
-
 Error Communicator::exclusion_error(world::Exclusion why) const {
   const std::string_view reason = why == world::Exclusion::silent ? "it did not answer them in time (was it stopped?)"
                                   : why == world::Exclusion::late ? "it did not come before the deadline"
                                                                   : "they considered its process ended";
-  return {Errc::aborted, concat({name_of(context_.rank()), " is excluded from the communicator: the other ranks ",
-                                 "have continued without it, because ", reason})};
+  return {Errc::aborted,
+          concat({context_.name_of(context_.rank()), " is excluded from the communicator: the other ranks ",
+                  "have continued without it, because ", reason})};
 }
 
 Communicator::AgreementTicketPtr Communicator::open_agreement(std::uint64_t needed, milliseconds late_after) {
@@ -91,7 +88,7 @@ Result<Communicator::Agreed> Communicator::agree(std::uint64_t flags) {
   const world::Exclusions& excluded = outcome->decision.excluded;
   Agreed out = {outcome->decision.flags, std::nullopt};
   if (excluded.empty()) return out;
-  out.lost = Error{Errc::peer, describe(excluded, [this](std::uint32_t rank) { return name_of(rank); })};
+  out.lost = Error{Errc::peer, describe(excluded, [this](std::uint32_t rank) { return context_.name_of(rank); })};
   std::uint32_t lowest = 0;
   while (excluded.contains(lowest)) ++lowest;
   const world::ErrorSubject subject = {static_cast<std::int32_t>(excluded.begin()->first), calls::Operation::none, 0};

@@ -101,9 +101,8 @@ void TcpTransport::give_up() noexcept {
 
 /// The kernel could not read or write the program's buffer.
 Error TcpTransport::bad_buffer(const Message& message, std::string_view verb) const {
-  const std::string& host = channel_.host_of(watch_.members()[watch_.rank()]);
   return {Errc::invalid_argument,
-          text::concat({"rank ", std::to_string(watch_.rank()), " (", host, ") gave a buffer to ", verb, " of which ",
+          text::concat({channel_.name_of(watch_.members()[watch_.rank()]), " gave a buffer to ", verb, " of which ",
                         std::to_string(message.bytes), " bytes are not its memory (", std::strerror(EFAULT), ")"})};
 }
 

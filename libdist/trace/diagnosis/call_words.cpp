@@ -1,8 +1,11 @@
 #include "trace/diagnosis/call_words.hpp"
 
+#include <algorithm>
 #include <array>
+#include <vector>
 
 #include "base/text/text.hpp"
+#include "calls/call.hpp"
 #include "calls/call_text.hpp"
 #include "trace/record/mpi_functions.hpp"
 
@@ -11,10 +14,9 @@ namespace amldist::trace {
 using recorder_format::is_collective;
 using text::concat;
 
-bool has_root(calls::Operation operation) noexcept {
-  return operation == calls::Operation::broadcast || operation == calls::Operation::reduce ||
-         operation == calls::Operation::gather || operation == calls::Operation::scatter ||
-         operation == recorder_format::other::gatherv || operation == recorder_format::other::scatterv;
+bool is_rooted(calls::Operation operation) noexcept {
+  return calls::has_root(operation) || operation == recorder_format::other::gatherv ||
+         operation == recorder_format::other::scatterv;
 }
 
 std::string_view name_of(calls::Operation operation) noexcept {
@@ -53,6 +55,19 @@ std::string describe_call(const CallRecord& call) {
   return words;
 }
 
+std::string describe_rank(std::uint32_t rank, std::uint32_t local_rank, std::string_view host) {
+  const std::string number = concat({"rank ", std::to_string(rank)});
+  return host.empty() ? number : concat({number, " (local ", std::to_string(local_rank), ") on ", host});
+}
+
+std::string name_of_members(std::span<const std::uint32_t> ranks) {
+  constexpr std::size_t most = 16;
+  std::vector<std::uint32_t> first(ranks.begin(),
+                                   ranks.begin() + static_cast<std::ptrdiff_t>(std::min(most, ranks.size())));
+  std::ranges::sort(first);
+  return concat({"ranks ", compress_ranks(first), ranks.size() > most ? ",..." : ""});
+}
+
 std::string compress_ranks(std::span<const std::uint32_t> ranks) {
   std::string out;
   for (std::size_t i = 0; i < ranks.size();) {
@@ -66,15 +81,22 @@ std::string compress_ranks(std::span<const std::uint32_t> ranks) {
   return out;
 }
 
-std::string describe_with_root(const CallRecord& call) {
-  if (!has_root(call.operation) || call.peer < 0) return describe_call(call);
-  return concat({describe_call(call), " with root ", std::to_string(call.peer)});
+std::string describe_in_full(const CallRecord& call) {
+  const std::string words = describe_call(call);
+  if (is_rooted(call.operation) && call.peer >= 0) return concat({words, " with root ", std::to_string(call.peer)});
+  const bool is_sum = !calls::is_reduction(call.operation) || call.reduction == calls::ReduceOp::sum;
+  return is_sum ? words : concat({words, " with ", to_string(call.reduction)});
 }
 
 std::string describe_difference(const CallRecord& call, const CallRecord& others) {
-  const bool by_root = call.operation == others.operation && has_root(call.operation) && call.peer != others.peer;
-  if (!by_root || call.peer < 0 || others.peer < 0) return concat({describe_call(call), " instead"});
-  return concat({describe_with_root(call), " instead of root ", std::to_string(others.peer)});
+  const std::string words = describe_call(call);
+  if (call.operation != others.operation) return concat({words, " instead"});
+  if (is_rooted(call.operation) && call.peer != others.peer && call.peer >= 0 && others.peer >= 0)
+    return concat({describe_in_full(call), " instead of root ", std::to_string(others.peer)});
+  if (calls::is_reduction(call.operation) && call.reduction != others.reduction)
+    return concat({words, " with ", to_string(call.reduction), " instead of ", to_string(others.reduction)});
+  const bool by_counts = call.digest != others.digest && words == describe_call(others);
+  return concat({words, by_counts ? " with other counts" : " instead"});
 }
 
 }  // namespace amldist::trace

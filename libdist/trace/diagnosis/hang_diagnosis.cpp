@@ -291,6 +291,28 @@ std::vector<Stall> to_stalls(const std::vector<WaitGraph::Link>& circle) {
   return links;
 }
 
+/// A message to a rank that has come to its last call: it will not be received any more.
+bool is_sent_past_the_end(const Stall& stall) {
+  return stall.call.operation == calls::Operation::send && stall.missing.front().is_finalizing();
+}
+
+/// Keeps the waits of a rank, and those of the ranks that it waits for, directly or by way of others.
+void keep_waits_of(std::vector<Stall>& stalls, std::uint32_t rank) {
+  std::vector<std::uint32_t> ranks = {rank};
+  auto kept = stalls.begin();
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const auto concerns = [own = ranks[i]](const Stall& stall) {
+      return std::ranges::find(stall.waiting, own) != stall.waiting.end() ||
+             std::ranges::find(stall.missing, own, &MissingRank::rank) != stall.missing.end();
+    };
+    const auto end = std::stable_partition(kept, stalls.end(), concerns);
+    for (; kept != end; ++kept) {
+      for (const MissingRank& each : kept->missing) ranks.push_back(each.rank);
+    }
+  }
+  stalls.erase(kept, stalls.end());
+}
+
 std::string deadlock_sentence(const HangDiagnosis& diagnosis, std::uint64_t seconds) {
   constexpr std::size_t most_named = 4;
   const std::size_t stuck = std::max(diagnosis.circle.size(), diagnosis.waits.size());
@@ -307,8 +329,9 @@ std::string deadlock_sentence(const HangDiagnosis& diagnosis, std::uint64_t seco
 
 }  // namespace
 
-std::optional<HangDiagnosis> diagnose_hang(std::span<const Recording> recordings) {
-  const auto stalls = find_all_stalls(recordings);
+std::optional<HangDiagnosis> diagnose_hang(std::span<const Recording> recordings, std::optional<std::uint32_t> of) {
+  auto stalls = find_all_stalls(recordings);
+  if (of) keep_waits_of(stalls, *of);
   const WaitGraph graph(stalls);
   const auto blame = [&](const Stall& stall, Kind kind) { return HangDiagnosis{kind, stall, {}, graph.ranks()}; };
   if (const auto end = graph.end_of_waits()) {
@@ -320,7 +343,10 @@ std::optional<HangDiagnosis> diagnose_hang(std::span<const Recording> recordings
     const auto end = graph.end_of_waits(true);
     return end ? std::optional(blame(*end, kind_of(*end))) : std::nullopt;
   }
-  if (const auto wrong = wrong_call(recordings, graph, circle)) return blame(*wrong, Kind::wrong_call);
+  if (const auto late = std::ranges::find_if(stalls, is_sent_past_the_end); late != stalls.end())
+    return blame(*late, Kind::wrong_call);
+  if (const auto wrong = wrong_call(recordings, graph, circle))
+    return blame(*wrong, circle.size() == 1 ? Kind::not_come : Kind::wrong_call);  // alone, it waits for itself
   auto links = to_stalls(circle);
   return HangDiagnosis{Kind::deadlock, links.front(), links, graph.ranks()};
 }

@@ -35,8 +35,9 @@ struct HangDiagnosis {
   std::vector<std::uint32_t> waits;  ///< all ranks of the step that wait in some call, ascending
 };
 
-/// nullopt: nobody waits for anybody, or the rank that is waited for is on its way.
-[[nodiscard]] std::optional<HangDiagnosis> diagnose_hang(std::span<const Recording> recordings);
+/// nullopt: nobody waits for anybody, or the rank that is waited for is on its way. `of`: only what keeps this rank.
+[[nodiscard]] std::optional<HangDiagnosis> diagnose_hang(std::span<const Recording> recordings,
+                                                         std::optional<std::uint32_t> of = {});
 
 /// "not-come", "dead", "stopped", "wrong-call", "slow", "unrecorded", "deadlock".
 [[nodiscard]] std::string_view to_string(HangDiagnosis::Kind kind) noexcept;

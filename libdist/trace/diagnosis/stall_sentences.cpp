@@ -1,4 +1,5 @@
 // The sentences that stalls.hpp declares.
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,14 @@ namespace amldist::trace {
 
 using text::concat;
 
+namespace {
+
+bool is_known_dead(const Recording& recording) {
+  return recording.source != without_file && recording.ending != recorder_format::Ending::well;
+}
+
+}  // namespace
+
 std::string call_of_group(const Stall& stall) {
   const bool of_all = stall.communicator_name.empty() || stall.communicator_name == "world";
   const std::string call =
@@ -18,31 +27,35 @@ std::string call_of_group(const Stall& stall) {
 }
 
 std::string sentence(const Stall& stall, const MissingRank& missing, std::uint64_t seconds) {
-  const std::string_view host = missing.host();
-  const std::string place =
-      host.empty() ? "" : concat({" (local ", std::to_string(missing.recording->local_rank), ") on ", host});
-  const std::string who = concat({"rank ", std::to_string(missing.rank), place});
+  const Recording* const recording = missing.recording;
+  const std::string who = describe_rank(missing.rank, recording != nullptr ? recording->local_rank : 0, missing.host());
   const std::string time = seconds == 0 ? "" : concat({" for ", std::to_string(seconds), " s"});
   const std::string last = missing.last != nullptr ? describe_call(*missing.last) : "";
   const std::string doing = missing.last != nullptr ? concat({missing.last->pending() ? " in " : " after ", last}) : "";
   if (missing.unjudged_wait != nullptr)
     return concat(
         {who, " waits in ", describe_call(*missing.unjudged_wait), " on a communicator that is not judged", time});
-  const std::string does = missing.recording != nullptr ? describe(missing.recording->activity) : "";
+  const std::string does = recording == nullptr         ? ""
+                           : !recording->remark.empty() ? recording->remark
+                                                        : describe(recording->activity);
   const std::string instead = does.empty() ? "" : concat({": ", does});
   switch (missing.why) {
     case MissingRank::Why::never_called:
+      if (stall.is_message() && std::ranges::find(stall.waiting, missing.rank) != stall.waiting.end())
+        return concat({who, " waits for itself: both directions must begin before either is waited for"});
+      if (stall.is_message() && missing.is_finalizing())
+        return concat({who, " has come to ", last, " without it", time});
       return concat({who, stall.is_message() ? " has not met it" : " has not called it", time, instead});
     case MissingRank::Why::stopped:
+      if (recording->writer == Writer::silent) return concat({who, " does not answer (stopped, or its node is gone)"});
       return concat({who, " is stopped", doing, time});
     case MissingRank::Why::gone:
-      return concat({who, missing.recording->source == without_file ? " has ended" : " is dead", doing});
+      return concat({who, is_known_dead(*recording) ? " is dead" : " has ended", doing});
     case MissingRank::Why::slow:
       return concat({who, " is still in it", time});
     case MissingRank::Why::differs:
-      return concat(
-          {who, " called ",
-           stall.is_tie ? describe_with_root(*missing.last) : describe_difference(*missing.last, stall.call)});
+      return concat({who, " called ",
+                     stall.is_tie ? describe_in_full(*missing.last) : describe_difference(*missing.last, stall.call)});
     case MissingRank::Why::alone:
       return concat({who, " is alone in it", time, ": the others have ended without it"});
     case MissingRank::Why::no_recorder:

@@ -187,8 +187,9 @@ std::vector<Step::Place> Step::idle(const CommunicatorRecord& own) const {
 
 MissingRank missing_rank_of(const Member& member, Why why) {
   const bool is_late = why == Why::never_called || why == Why::no_recorder;
-  if (why != Why::differs && member.recording->writer == Writer::stopped) why = Why::stopped;
-  if (why != Why::differs && member.recording->writer == Writer::gone) why = Why::gone;
+  const Writer writer = member.recording->writer;
+  if (why != Why::differs && (writer == Writer::stopped || writer == Writer::silent)) why = Why::stopped;
+  if (why != Why::differs && writer == Writer::gone) why = Why::gone;
   return {why, member.rank(), member.recording, member.newest(), is_late ? member.recording->unjudged_wait() : nullptr};
 }
 
@@ -318,7 +319,7 @@ void add_waiting(const Group& group, Stall& stall) {
 }
 
 /// What members must agree on for a call to match.
-using Signature = std::array<std::uint64_t, 6>;
+using Signature = std::array<std::uint64_t, 7>;
 Signature signature_of(const CallRecord& call) {
   using calls::Operation;
   const bool same_bytes = call.operation == Operation::allreduce || call.operation == Operation::reduce ||
@@ -329,7 +330,8 @@ Signature signature_of(const CallRecord& call) {
           same_bytes ? call.bytes : 0,
           static_cast<std::uint64_t>(call.type),
           static_cast<std::uint64_t>(call.reduction),
-          has_root(call.operation) ? static_cast<std::uint64_t>(call.peer) : 0};
+          is_rooted(call.operation) ? static_cast<std::uint64_t>(call.peer) : 0,
+          call.digest};
 }
 
 /// The same call of several members.
@@ -349,7 +351,7 @@ std::vector<MadeCall> first_difference(const Group& group) {
   std::vector<MadeCall> calls;
   for (const Member& member : group) {
     for (const CallRecord* const call : member.calls) {
-      if (call->sequence >= first_open) calls.push_back({&member, call, signature_of(*call)});
+      if (call->sequence >= first_open || call->digest != 0) calls.push_back({&member, call, signature_of(*call)});
     }
   }
   std::ranges::stable_sort(calls, {}, [](const MadeCall& made) { return made.call->sequence; });
@@ -359,6 +361,8 @@ std::vector<MadeCall> first_difference(const Group& group) {
     // A type of the program's own may be what another rank calls by a name.
     if (std::any_of(begin, end, [](const MadeCall& made) { return size_of(made.call->type) == 0; }))
       std::for_each(begin, end, [](MadeCall& made) { made.signature[3] = 0; });
+    if (std::any_of(begin, end, [](const MadeCall& made) { return made.call->digest == 0; }))
+      std::for_each(begin, end, [](MadeCall& made) { made.signature[6] = 0; });
     if (std::any_of(begin, end, [&](const MadeCall& made) { return made.signature != begin->signature; }))
       return {begin, end};
     begin = end;

@@ -32,6 +32,10 @@ struct MissingRank {
   /// What it waits in meanwhile, on a communicator without a slot: somebody else is to blame for that.
   const CallRecord* unjudged_wait = nullptr;
 
+  /// Whether it is in its last call of all.
+  [[nodiscard]] bool is_finalizing() const {
+    return last != nullptr && last->pending() && last->operation == calls::Operation::finalize;
+  }
   [[nodiscard]] std::string_view host() const { return recording != nullptr ? recording->host : std::string_view(); }
 };
 

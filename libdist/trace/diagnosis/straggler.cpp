@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text/text.hpp"
+#include "trace/diagnosis/call_words.hpp"
 
 namespace amldist::trace {
 namespace {
@@ -226,9 +227,9 @@ std::optional<Straggler> find_straggler(std::span<const Recording> recordings) {
 
 std::string sentence(const Straggler& straggler) {
   const OwnWaits& rank = straggler.rank;
-  return concat({"rank ", std::to_string(rank.rank), " (local ", std::to_string(rank.local_rank), ")",
-                 rank.host.empty() ? "" : " on ", rank.host, ": the others wait for it ", in_percent(straggler.others),
-                 " of their time, which is ", in_percent(straggler.share), " of their waits"});
+  return concat({describe_rank(rank.rank, rank.local_rank, rank.host), ": the others wait for it ",
+                 in_percent(straggler.others), " of their time, which is ", in_percent(straggler.share),
+                 " of their waits"});
 }
 
 std::optional<NamedStraggler> name_straggler(std::span<const Recording> recordings, const StepWaits& waits) {

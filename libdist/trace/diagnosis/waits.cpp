@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text/text.hpp"
+#include "trace/diagnosis/call_words.hpp"
 
 namespace amldist::trace {
 namespace {
@@ -127,11 +128,10 @@ std::string in_percent(double part) { return concat({std::to_string(std::lround(
 std::string sentence(const StepWaits& waits, const AwaitedRank& straggler) {
   const auto all = static_cast<double>(std::max<std::int64_t>(1, waits.looked_at_ns));
   const double cost = static_cast<double>(straggler.waited_ns) / all;
-  const std::string_view host = straggler.host;
-  return concat({"rank ", std::to_string(straggler.rank), " (local ", std::to_string(straggler.local_rank), ")",
-                 host.empty() ? "" : " on ", host, ": the others waited for it in ", std::to_string(straggler.calls),
-                 " of ", text::count(waits.awaited, "call"), ", which is ", in_percent(waits.share_of(straggler)),
-                 " of all waits and ", in_percent(cost), " of the time of all ranks"});
+  return concat({describe_rank(straggler.rank, straggler.local_rank, straggler.host), ": the others waited for it in ",
+                 std::to_string(straggler.calls), " of ", text::count(waits.awaited, "call"), ", which is ",
+                 in_percent(waits.share_of(straggler)), " of all waits and ", in_percent(cost),
+                 " of the time of all ranks"});
 }
 
 }  // namespace amldist::trace

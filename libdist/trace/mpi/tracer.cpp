@@ -19,6 +19,7 @@ namespace amldist::trace::mpi {
 namespace {
 
 using trace::make_trace_folder;
+using trace::name_of_members;
 using Ticket = FlightRecorder::Ticket;
 
 /// FNV-1a: the same on every rank, and good enough for a few thousand communicators.
@@ -50,15 +51,6 @@ extern "C" int copy_nothing(MPI_Comm /*comm*/, int /*keyval*/, void* /*extra*/, 
 extern "C" int delete_communicator(MPI_Comm /*comm*/, int /*keyval*/, void* attribute, void* /*extra*/) {
   tracer().forget(static_cast<Communicator*>(attribute));
   return 0;
-}
-
-/// "ranks 0-3,8": the name given to a communicator that has no name.
-std::string name_of_members(std::span<const std::uint32_t> ranks) {
-  constexpr std::size_t most = 16;
-  std::vector<std::uint32_t> first(ranks.begin(),
-                                   ranks.begin() + static_cast<std::ptrdiff_t>(std::min(most, ranks.size())));
-  std::ranges::sort(first);
-  return text::concat({"ranks ", trace::compress_ranks(first), ranks.size() > most ? ",..." : ""});
 }
 
 }  // namespace

@@ -34,6 +34,9 @@ struct CallRecord {
   calls::Operation operation = calls::Operation::none;
   calls::DataType type = calls::DataType::uint8;  ///< may be an invalid number, as may operation and reduction
   calls::ReduceOp reduction = calls::ReduceOp::sum;
+  /// Of all that must be equal on every rank: calls of one number that differ in it are a fault even if they have
+  /// ended. 0: not known, as in every file.
+  std::uint32_t digest = 0;
 
   /// When a thread began to wait in it, or when it was posted if no thread waits.
   [[nodiscard]] std::int64_t begin_ns() const noexcept { return started_ns != 0 ? started_ns : enqueued_ns; }
@@ -63,6 +66,7 @@ enum class Writer {
   runs,
   stopped,  ///< by a signal or a debugger; only known on its own host
   gone,     ///< dead, or it closed the recorder
+  silent,   ///< it does not answer the other ranks: stopped, or its node is gone; only libamldist knows
 };
 
 /// Whether a rank has made its call after the same calls before (diagnosis/habit.hpp). The later ones weigh more.
@@ -95,6 +99,7 @@ struct Recording {
   std::optional<Habit> told_habit = std::nullopt;  ///< in what a node tells: of the oldest call that the rank waits in
   std::optional<ActivityTotals> totals = std::nullopt;  ///< of its process; only in what a node tells
   Activity activity = {};                               ///< of its process, where totals of two times are known
+  std::string remark = {};  ///< what else is known of a rank that has not come: a clause that begins with "it"
   std::vector<CommunicatorRecord> communicators;
   /// Oldest first. A call of MPI in which one thread has waited while others went on for a second or more is
   /// `enqueued`.

@@ -69,6 +69,14 @@ std::string table_bytes(std::uint64_t nonce, std::span<const TableNode> nodes, s
   return out + text;
 }
 
+std::vector<std::uint32_t> RankTable::local_ranks() const {
+  std::vector<std::uint32_t> next(entries_.size());  // by node, which has the number of one of its entries
+  std::vector<std::uint32_t> ranks;
+  ranks.reserve(size());
+  for (std::uint32_t rank = 0; rank < size(); ++rank) ranks.push_back(next[node_of(rank)]++);
+  return ranks;
+}
+
 Result<RankTable> RankTable::read(std::string bytes, std::uint32_t size, const IpAddress& root) {
   const auto owner = std::make_shared<const std::string>(std::move(bytes));
   return read(Storage{*owner, owner}, size, root);

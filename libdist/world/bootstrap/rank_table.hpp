@@ -56,6 +56,8 @@ class RankTable {
 
   [[nodiscard]] std::uint32_t vertex_of(std::uint32_t rank) const noexcept { return vertex_of_rank_[rank]; }
   [[nodiscard]] std::uint32_t leader_of(std::uint32_t vertex) const noexcept { return entries_[vertex].leader; }
+  /// By rank: how many ranks below it share its node.
+  [[nodiscard]] std::vector<std::uint32_t> local_ranks() const;
   /// A number of the rank's node: equal for ranks that share memory.
   [[nodiscard]] std::uint32_t node_of(std::uint32_t rank) const noexcept { return entries_[vertex_of(rank)].node; }
   [[nodiscard]] const std::string& host_of(std::uint32_t rank) const noexcept { return hosts_[vertex_of(rank)]; }

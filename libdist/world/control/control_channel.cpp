@@ -15,6 +15,7 @@
 
 #include "base/text/text.hpp"
 #include "base/time/observed_time.hpp"
+#include "trace/diagnosis/call_words.hpp"
 #include "world/wireup/join_request.hpp"
 
 namespace amldist::world {
@@ -246,6 +247,10 @@ void ControlChannel::spread_news() {
 
 void ControlChannel::send_to(std::uint32_t world_rank, const std::string& frame) {
   if (!is_gone(world_rank) && !links_.send_to(world_rank, frame)) mark_gone(world_rank, Liveness::dead, no_teller);
+}
+
+std::string ControlChannel::name_of(std::uint32_t world_rank) const {
+  return trace::describe_rank(world_rank, table().local_ranks()[world_rank], host_of(world_rank));
 }
 
 std::optional<Liveness> ControlChannel::end_of(std::uint32_t world_rank) const noexcept {

@@ -40,9 +40,9 @@ class ControlChannel final : private FailureDetectorHost {
   [[nodiscard]] std::uint32_t rank() const noexcept override { return world_.rank; }
   [[nodiscard]] std::uint32_t size() const noexcept override { return world_.size; }
   [[nodiscard]] const RankTable& table() const noexcept override { return world_.table; }
-  [[nodiscard]] const std::string& host_of(std::uint32_t world_rank) const override {
-    return world_.table.host_of(world_rank);
-  }
+  [[nodiscard]] const std::string& host_of(std::uint32_t world_rank) const { return world_.table.host_of(world_rank); }
+  /// "rank 3 (local 1) on node2".
+  [[nodiscard]] std::string name_of(std::uint32_t world_rank) const;
   [[nodiscard]] std::uint64_t nonce() const noexcept { return world_.table.nonce(); }
   [[nodiscard]] Integrity integrity() const noexcept { return world_.integrity; }
   /// The codes of the data that one rank sends another for a communicator.

@@ -2,226 +2,176 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <utility>
-#include <vector>
 
 #include "base/text/text.hpp"
+#include "trace/diagnosis/hang_diagnosis.hpp"
 
 namespace amldist::world {
 namespace {
 
+using calls::Operation;
 using text::concat;
-
-/// "rank 3 (node2) is" or "rank 3 (node2), rank 5 (node3) are"; at most eight names.
-std::string names_of(std::span<const RankState> ranks, const std::vector<std::size_t>& which) {
-  constexpr std::size_t most = 8;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(which.size(), most); ++i) {
-    text += concat({i == 0 ? "" : ", ", ranks[which[i]].name});
-  }
-  if (which.size() > most) text += concat({" and ", std::to_string(which.size() - most), " more"});
-  return text + (which.size() == 1 ? " is" : " are");
-}
+using trace::recorder_format::State;
+using Kind = trace::HangDiagnosis::Kind;
+using Why = trace::MissingRank::Why;
 
 bool is_present(const RankState& rank) { return rank.standing == Liveness::here; }
 
-/// The rank that a rank waits for in a send or a receive.
-std::optional<std::size_t> partner_of(std::span<const RankState> ranks, std::size_t rank) {
-  const Activity& activity = ranks[rank].activity;
-  if (!is_present(ranks[rank]) || !activity.inside || !is_point_to_point(activity.call.operation)) return std::nullopt;
-  const int partner = activity.waits_for != calls::Watchdog::anyone ? activity.waits_for : activity.call.root;
-  if (partner < 0 || !std::cmp_less(partner, ranks.size()) || std::cmp_equal(partner, rank)) return std::nullopt;
-  return static_cast<std::size_t>(partner);
+std::string name_of(const RankState& rank) {
+  return trace::describe_rank(rank.place.rank, rank.place.local_rank, rank.place.host);
 }
 
-/// Of a message, also with whom: two ranks may wait for each other.
-std::string current_call(std::span<const RankState> ranks, std::size_t rank) {
-  const calls::Call& call = ranks[rank].activity.call;
-  const auto partner = partner_of(ranks, rank);
-  if (!partner) return describe(call);
-  const bool is_other_one = !std::cmp_equal(*partner, call.root);  // a group is described by its last message
-  const std::string_view way = is_other_one                               ? ", waiting for "
-                               : call.operation == calls::Operation::send ? " to "
-                                                                          : " from ";
-  return concat({describe(call), way, ranks[*partner].name});
+// ---- the ranks' answers as recordings ----
+trace::CallRecord record_of(const calls::Call& call, State state, std::uint32_t digest = 0) {
+  trace::CallRecord record;
+  const bool is_from_any = call.operation == Operation::recv && call.root == calls::Call::any_source;
+  record.sequence = call.sequence;
+  record.bytes = call.count * size_of(call.type);
+  if (has_root(call.operation) || is_point_to_point(call.operation)) record.peer = call.root;
+  if (is_from_any) record.peer = trace::recorder_format::any_peer;
+  record.state = state;
+  record.operation = call.operation;
+  record.type = call.type;
+  if (is_reduction(call.operation)) record.reduction = call.redop;
+  record.digest = digest;
+  return record;
 }
 
-std::string reason(std::span<const RankState> ranks, std::size_t which, const Activity& stuck) {
-  const RankState& rank = ranks[which];
-  switch (rank.standing) {
-    case Liveness::silent:
-      return "it does not answer (stopped, or its node is gone)";
-    case Liveness::dead:
-      return rank.detail.empty() ? "its process has ended" : rank.detail;
-    case Liveness::left:
-      return "it has finalized the communicator";
-    case Liveness::unaware:
-      return "it does not have this communicator (not yet, or not any more)";
-    case Liveness::here:
-      break;
+/// The call that a rank is in, or was in last. A group of messages is described by its last one, but may wait for
+/// another rank: then it is only known with whom.
+trace::CallRecord current_call(const Activity& activity) {
+  trace::CallRecord record = record_of(activity.call, activity.inside ? State::started : State::completed);
+  const bool waits_elsewhere = activity.waits_for != calls::Watchdog::anyone && activity.waits_for != record.peer;
+  if (!is_point_to_point(activity.call.operation) || !waits_elsewhere) return record;
+  record.peer = activity.waits_for;
+  record.bytes = 0;
+  record.operation = trace::recorder_format::other::sendrecv;
+  return record;
+}
+
+/// `parting`: the number of a call on which ranks differ in whatever it be.
+std::vector<trace::CallRecord> calls_of(const RankState& rank, std::optional<std::uint64_t> parting) {
+  const Activity& activity = rank.activity;
+  const bool is_message = is_point_to_point(activity.call.operation);
+  std::vector<trace::CallRecord> records;
+  records.reserve(rank.past.size() + 1);
+  bool is_known = activity.call.sequence == 0;
+  for (const PastCall& one : rank.past) {
+    const std::uint64_t number = one.call.sequence;
+    const bool is_current = !is_message && number == activity.call.sequence;
+    const bool is_later = number > activity.sequence;  // a device is still in an earlier one
+    is_known |= is_current;
+    records.push_back(record_of(one.call,
+                                is_current && activity.inside ? State::started
+                                : is_later                    ? State::enqueued
+                                                              : State::completed,
+                                number == parting ? one.signature() : 0));
+    records.back().ticket = number;
   }
-  if (rank.activity.inside) return concat({"it is still in ", current_call(ranks, which)});
+  if (is_known) return records;
+  const auto later = std::ranges::upper_bound(records, activity.sequence, {}, &trace::CallRecord::ticket);
+  const auto own = records.insert(is_message ? records.end() : later, current_call(activity));
+  own->ticket = own == records.begin() ? 1 : std::prev(own)->ticket + 1;
+  return records;
+}
+
+/// What a rank that has not come does instead.
+std::string remark_on(const RankState& rank) {
+  if (rank.standing == Liveness::unaware) return "it does not have this communicator (not yet, or not any more)";
+  if (!is_present(rank)) return {};
   if (rank.activity.call.sequence == 0) return "it has made no call yet";
-  if (is_point_to_point(stuck.call.operation)) {
-    return concat({"it is in no call; its last was ", describe(rank.activity.call)});
-  }
-  return concat({"it has not called it; its last call was ", describe(rank.activity.call)});
+  const std::string_view what = rank.activity.inside ? "it is in " : "its last call was ";
+  return concat({what, describe_call(current_call(rank.activity))});
 }
 
-/// The lowest numbered collective that any rank is in, or `lowest`.
-const Activity& lowest_collective(std::span<const RankState> ranks, const Activity& start) {
-  const Activity* lowest = &start;
+trace::Recording recording_of(const RankState& rank, const trace::CommunicatorRecord& communicator,
+                              std::optional<std::uint64_t> parting) {
+  trace::Recording out;
+  out.host = rank.place.host;
+  out.source = "amldist";
+  out.rank = rank.place.rank;
+  out.local_rank = rank.place.local_rank;
+  const bool runs = is_present(rank) || rank.standing == Liveness::unaware;
+  out.writer = runs                                ? trace::Writer::runs
+               : rank.standing == Liveness::silent ? trace::Writer::silent
+                                                   : trace::Writer::gone;
+  if (rank.standing == Liveness::left) out.ending = trace::recorder_format::Ending::well;
+  out.remark = remark_on(rank);
+  out.communicators.push_back(communicator);
+  if (!is_present(rank)) return out;
+  out.calls = calls_of(rank, parting);
+  std::uint64_t& entered = out.communicators.back().entered;
+  entered = rank.activity.sequence;
+  for (const PastCall& one : rank.past) entered = std::max(entered, one.call.sequence);
+  return out;
+}
+
+std::vector<trace::Recording> recordings_of(std::span<const RankState> ranks, const std::string& group) {
+  std::uint64_t finalize = 0;
   for (const RankState& rank : ranks) {
-    const bool waits = is_present(rank) && rank.activity.inside && !is_point_to_point(rank.activity.call.operation);
-    if (waits && rank.activity.sequence < lowest->sequence) lowest = &rank.activity;
+    if (is_present(rank) && rank.activity.call.operation == Operation::finalize) finalize = rank.activity.sequence;
   }
-  return *lowest;
-}
-
-/// The end of a chain of ranks, each of which waits for a message of the next; `from` where the chain is a cycle.
-std::size_t end_of_chain(std::span<const RankState> ranks, std::size_t from) {
-  std::size_t end = from;
-  for (std::size_t steps = 0; steps <= ranks.size(); ++steps) {
-    const auto next = partner_of(ranks, end);
-    if (!next) return end;
-    end = *next;
-  }
-  return from;
-}
-
-/// A call that cannot end, and the ranks that are not in it.
-struct Absence {
-  const Activity* stuck = nullptr;
-  std::vector<std::size_t> missing;
-  std::optional<std::size_t> waiter;  ///< whose message it is, where that matters
-};
-
-/// The ranks that have not reached a collective, without those that wait for a message of one of them.
-std::vector<std::size_t> missing_ranks(std::span<const RankState> ranks, const Activity& stuck) {
-  std::vector<std::size_t> missing;
+  std::vector<trace::Recording> recordings;
+  recordings.reserve(ranks.size());
+  const auto parting = parting_of(ranks);
+  trace::CommunicatorRecord communicator;
+  communicator.size = static_cast<std::uint32_t>(ranks.size());
+  communicator.name = group;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const bool through = ranks[i].standing == Liveness::left && stuck.call.operation == calls::Operation::finalize;
-    const bool absent = !is_present(ranks[i]) || ranks[i].activity.sequence < stuck.sequence;
-    if (absent && !through) missing.push_back(i);
+    communicator.rank = static_cast<std::uint32_t>(i);
+    communicator.entered = ranks[i].standing == Liveness::left ? finalize : 0;
+    recordings.push_back(recording_of(ranks[i], communicator, parting));
   }
-  // A dead rank explains why others are missing: they may wait for it elsewhere.
-  const auto is_gone = [&](std::size_t i) {
-    return ranks[i].standing == Liveness::dead || ranks[i].standing == Liveness::silent;
-  };
-  if (std::ranges::any_of(missing, is_gone)) std::erase_if(missing, [&](std::size_t i) { return !is_gone(i); });
-  const std::vector<std::size_t> all = missing;
-  std::erase_if(missing, [&](std::size_t i) {
-    const auto partner = partner_of(ranks, i);
-    return partner && end_of_chain(ranks, i) != i && std::ranges::find(all, *partner) != all.end();
-  });
-  return missing;
+  return recordings;
 }
 
-/// The reporter waits for a message of a rank that is missing, waits for another message itself, or is in a collective
-/// that waits for other ranks.
-Absence absence_from_message(std::span<const RankState> ranks, const DiagnosisTrigger& trigger) {
-  const auto partner = static_cast<std::size_t>(trigger.waits_for);
-  std::size_t waiter = trigger.reporter;
-  const std::size_t end = end_of_chain(ranks, partner);
-  for (std::size_t i = partner; i != end; i = *partner_of(ranks, i)) waiter = i;
-  const Activity& last = ranks[end].activity;
-  if (is_present(ranks[end]) && last.inside && !is_point_to_point(last.call.operation)) {
-    const Activity& stuck = lowest_collective(ranks, last);
-    std::vector<std::size_t> missing = missing_ranks(ranks, stuck);
-    std::vector<std::size_t> others = missing;
-    std::erase_if(others, [&](std::size_t i) { return end_of_chain(ranks, i) == end; });
-    if (!others.empty()) return {&stuck, std::move(others), {}};
-    // Where two groups wait for each other in different calls, the smaller group is in the wrong one.
-    const auto waiting = static_cast<std::size_t>(std::ranges::count_if(ranks, [&](const RankState& rank) {
-      return is_present(rank) && rank.activity.inside && rank.activity.call.sequence == stuck.sequence &&
-             !is_point_to_point(rank.activity.call.operation);
-    }));
-    if (!missing.empty() && waiting > missing.size()) return {&stuck, std::move(missing), {}};
-  }
-  // A rank in another call may be right: then the rank that waits made the wrong call.
-  const bool either = is_present(ranks[end]) && last.inside;
-  return {&ranks[waiter].activity, {end}, either ? std::optional(waiter) : std::nullopt};
-}
-
-Absence find_absence(std::span<const RankState> ranks, const DiagnosisTrigger& trigger) {
-  const Activity& own = ranks[trigger.reporter].activity;
-  const bool for_message = is_point_to_point(own.call.operation);
-  if (for_message && trigger.waits_for != calls::Watchdog::anyone) return absence_from_message(ranks, trigger);
-  const Activity& stuck = for_message ? own : lowest_collective(ranks, own);
-  std::vector<std::size_t> missing = missing_ranks(ranks, stuck);
-  std::erase(missing, trigger.reporter);
-  return {&stuck, std::move(missing), {}};
-}
-
-const PastCall* call_with(const RankState& rank, std::uint64_t sequence) {
-  const auto found = std::ranges::find(rank.past, sequence, [](const PastCall& one) { return one.call.sequence; });
-  return is_present(rank) && found != rank.past.end() ? &*found : nullptr;
-}
-
-/// Ranks grouped by the collective that they made with one number. The largest group comes first (of equal ones, that
-/// with the lowest rank): it made the right call.
-std::vector<std::vector<std::size_t>> ranks_by_call(std::span<const RankState> ranks, std::uint64_t sequence) {
-  std::map<std::uint32_t, std::vector<std::size_t>> by_call;
+/// Before the first numbered call, as in amldist_init(), nobody can be behind: who does not answer, has ended or is not
+/// there yet is missing.
+std::optional<trace::HangDiagnosis> diagnose_start(std::span<const RankState> ranks,
+                                                   std::span<const trace::Recording> recordings,
+                                                   const calls::Call& call) {
+  trace::HangDiagnosis found;
+  found.stall.communicator_name = recordings.front().communicators.front().name;
+  found.stall.call = record_of(call, State::started);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (const PastCall* const made = call_with(ranks[i], sequence)) by_call[made->signature()].push_back(i);
+    const Liveness standing = ranks[i].standing;
+    const Why why = standing == Liveness::unaware  ? Why::never_called
+                    : standing == Liveness::silent ? Why::stopped
+                                                   : Why::gone;
+    if (is_present(ranks[i])) found.waits.push_back(recordings[i].rank);
+    else found.stall.missing.push_back({why, recordings[i].rank, &recordings[i]});
   }
-  std::vector<std::vector<std::size_t>> groups;
-  for (auto& [signature, group] : by_call) groups.push_back(std::move(group));
-  std::ranges::sort(groups, [](const auto& a, const auto& b) {
-    return a.size() != b.size() ? a.size() > b.size() : a.front() < b.front();
-  });
-  return groups;
+  const auto& missing = found.stall.missing;
+  const auto has = [&](Why why) { return std::ranges::find(missing, why, &trace::MissingRank::why) != missing.end(); };
+  found.kind = has(Why::gone) ? Kind::dead : has(Why::stopped) ? Kind::stopped : Kind::not_come;
+  return missing.empty() ? std::nullopt : std::optional(std::move(found));
 }
 
-/// As describe(), with the other arguments that can differ.
-std::string in_full(const calls::Call& call) {
-  std::string text = describe(call);
-  if (is_reduction(call.operation)) text += concat({" ", to_string(call.redop)});
-  const bool rooted = call.operation == calls::Operation::reduce || call.operation == calls::Operation::broadcast ||
-                      call.operation == calls::Operation::gather || call.operation == calls::Operation::scatter;
-  if (rooted) text += concat({" root ", std::to_string(call.root)});
-  return text;
-}
-
+// ---- sentences about what only the ranks know ----
 ErrorSubject subject_of(std::optional<std::size_t> rank, const calls::Call& call) {
   return {rank ? static_cast<std::int32_t>(*rank) : -1, call.operation, call.sequence};
 }
 
-Diagnosis diagnose_parted(std::span<const RankState> ranks, std::uint64_t sequence) {
-  constexpr std::size_t most = 4;
-  auto groups = ranks_by_call(ranks, sequence);
-  const std::vector<std::size_t> right = std::move(groups.front());
-  groups.erase(groups.begin());
-  std::ranges::sort(groups, {}, [](const auto& group) { return group.front(); });
-  const calls::Call& call = call_with(ranks[right.front()], sequence)->call;
-  const std::string ours = in_full(call);
-  std::string text;
-  for (std::size_t i = 0; i < std::min(groups.size(), most); ++i) {
-    std::string names = names_of(ranks, groups[i]);
-    names.resize(names.rfind(' '));  // the verb
-    const std::string theirs = in_full(call_with(ranks[groups[i].front()], sequence)->call);
-    text += concat({i == 0 ? "" : ", ", names, " called ", theirs, theirs == ours ? " with other counts" : ""});
-  }
-  if (groups.size() > most) text += ", and others called it in still other ways";
-  return {
-      Errc::peer,
-      concat({text, " where ", ranks[right.front()].name, right.size() > 1 ? " and others called " : " called ", ours}),
-      subject_of(groups.front().front(), call)};
+/// "recv #3 (25 float32, 100 bytes) from rank 1 of group 'ranks 0-3': " before the other words.
+std::string about(const calls::Call& call, const std::string& group, std::string_view words) {
+  trace::Stall stall;
+  stall.communicator_name = group;
+  stall.call = record_of(call, State::started);
+  return concat({call_of_group(stall), ": ", words});
 }
 
 /// Two ranks met in different calls, and one of them has gone on meanwhile. The rank that fewer others agree with made
 /// the wrong call (of two ranks, the one that is ahead). A root that only sends, for example, has ended its call before
 /// any other rank notices.
-Diagnosis diagnose_two(std::span<const RankState> ranks, const DiagnosisTrigger& trigger) {
-  const RankState& other = ranks[static_cast<std::size_t>(trigger.waits_for)];
+Diagnosis diagnose_two(std::span<const RankState> ranks, const DiagnosisTrigger& trigger, const std::string& group) {
+  const auto partner = static_cast<std::size_t>(trigger.waits_for);
+  const RankState& other = ranks[partner];
   const RankState& reporter = ranks[trigger.reporter];
-  if (is_point_to_point(reporter.activity.call.operation)) {
-    return {Errc::peer,
-            concat({other.name, " sends another message than ", reporter.name, " receives in ",
-                    describe(reporter.activity.call)}),
-            subject_of(static_cast<std::size_t>(trigger.waits_for), reporter.activity.call)};
-  }
+  const calls::Call& call = reporter.activity.call;
+  if (is_point_to_point(call.operation))
+    return {Errc::peer, about(call, group, concat({name_of(other), " sends another message"})),
+            subject_of(partner, call)};
   const auto beside = [&](const RankState& rank) {
     return std::ranges::count_if(ranks, [&](const RankState& each) {
       return is_present(each) && each.activity.sequence == rank.activity.sequence;
@@ -230,35 +180,15 @@ Diagnosis diagnose_two(std::span<const RankState> ranks, const DiagnosisTrigger&
   const bool is_ahead = reporter.activity.sequence > other.activity.sequence;
   const bool is_reporter =
       is_present(other) && (beside(reporter) < beside(other) || (beside(reporter) == beside(other) && is_ahead));
-  const RankState& wrong = is_reporter ? reporter : other;
-  const RankState& right = is_reporter ? other : reporter;
-  return {Errc::peer,
-          concat({wrong.name, " made another call where ", right.name, " called ", in_full(right.activity.call)}),
-          subject_of(static_cast<std::size_t>(&wrong - ranks.data()), right.activity.call)};
-}
-
-/// Ranks that have gone on to later calls while others wait in this one. Their call of the same number was perhaps one
-/// that ends without other ranks, as that of a root that only sends; it is no longer known.
-std::optional<Diagnosis> diagnose_those_ahead(std::span<const RankState> ranks, const Activity& stuck) {
-  std::vector<std::size_t> ahead;
-  std::vector<std::size_t> waiting;
-  for (std::size_t i = 0; i < ranks.size() && !is_point_to_point(stuck.call.operation); ++i) {
-    if (!is_present(ranks[i]) || ranks[i].activity.sequence < stuck.sequence) continue;
-    (ranks[i].activity.sequence > stuck.sequence ? ahead : waiting).push_back(i);
-  }
-  if (ahead.empty() || waiting.empty()) return std::nullopt;
-  std::string others = names_of(ranks, waiting);
-  others.resize(others.rfind(' '));  // the verb
-  return Diagnosis{Errc::timeout,
-                   concat({others, waiting.size() == 1 ? " waits" : " wait", " in ", describe(stuck.call), ", but ",
-                           names_of(ranks, ahead), " in ", describe(ranks[ahead.front()].activity.call),
-                           " already: was another call made there, or is the network stuck?"}),
-                   subject_of(std::nullopt, stuck.call)};
+  const calls::Call& right = (is_reporter ? other : reporter).activity.call;
+  return {Errc::peer, about(right, group, concat({name_of(is_reporter ? reporter : other), " made another call"})),
+          subject_of(is_reporter ? trigger.reporter : partner, right)};
 }
 
 /// One rank sends another a number of elements that it does not expect. The rank that is in most such pairs called with
 /// other counts; where both of a pair are in as many, either may be wrong.
-std::optional<Diagnosis> diagnose_pairs(std::span<const RankState> ranks, const Activity& stuck) {
+std::optional<Diagnosis> diagnose_pairs(std::span<const RankState> ranks, const calls::Call& call,
+                                        const std::string& group) {
   struct Pair {
     std::size_t from;
     std::size_t to;
@@ -267,7 +197,7 @@ std::optional<Diagnosis> diagnose_pairs(std::span<const RankState> ranks, const 
   std::vector<std::size_t> times(ranks.size());
   const auto knows = [&](std::size_t i) {
     const PairCounts& pairs = ranks[i].pairs;
-    return is_present(ranks[i]) && pairs.sequence == stuck.sequence && pairs.gives.size() == ranks.size() &&
+    return is_present(ranks[i]) && pairs.sequence == call.sequence && pairs.gives.size() == ranks.size() &&
            pairs.takes.size() == ranks.size();
   };
   for (std::size_t a = 0; a < ranks.size(); ++a) {
@@ -278,84 +208,64 @@ std::optional<Diagnosis> diagnose_pairs(std::span<const RankState> ranks, const 
       ++times[b];
     }
   }
-  if (wrong.empty() || stuck.call.operation != calls::Operation::alltoallv) return std::nullopt;
+  if (wrong.empty() || call.operation != Operation::alltoallv) return std::nullopt;
   const auto worst = static_cast<std::size_t>(std::ranges::max_element(times) - times.begin());
-  const auto first = *std::ranges::find_if(wrong, [&](const Pair& p) { return p.from == worst || p.to == worst; });
-  const RankState& from = ranks[first.from];
-  const RankState& to = ranks[first.to];
-  const std::string given = std::to_string(from.pairs.gives[first.to]);
-  const std::string expected = std::to_string(to.pairs.takes[first.from]);
-  const std::string call = concat({to_string(calls::Operation::alltoallv), " #", std::to_string(stuck.sequence)});
-  if (times[first.from] == times[first.to])
-    return Diagnosis{Errc::peer,
-                     concat({from.name, " and ", to.name, " called ", call, " with counts that differ: ", from.name,
-                             " gives ", given, " elements, ", to.name, " expects ", expected}),
-                     subject_of(first.from, stuck.call)};
-  if (first.from == worst)
-    return Diagnosis{Errc::peer,
-                     concat({from.name, " called ", call, " with other counts: it gives ", to.name, " ", given,
-                             " elements where that expects ", expected}),
-                     subject_of(first.from, stuck.call)};
-  return Diagnosis{Errc::peer,
-                   concat({to.name, " called ", call, " with other counts: it expects ", expected, " elements of ",
-                           from.name, ", which gives ", given}),
-                   subject_of(first.to, stuck.call)};
+  const auto [from, to] =
+      *std::ranges::find_if(wrong, [&](const Pair& pair) { return pair.from == worst || pair.to == worst; });
+  const std::size_t culprit = times[from] >= times[to] ? from : to;
+  const std::string blame = times[from] == times[to] ? "" : name_of(ranks[culprit]) + " called it with other counts: ";
+  const std::string words =
+      concat({blame, name_of(ranks[from]), " gives ", std::to_string(ranks[from].pairs.gives[to]), " elements, ",
+              name_of(ranks[to]), " expects ", std::to_string(ranks[to].pairs.takes[from])});
+  return Diagnosis{Errc::peer, about(call, group, words), subject_of(culprit, call)};
 }
 
-/// A rank that came to the end of the communicator without receiving what another one still sends to it.
-std::optional<Diagnosis> diagnose_unreceived(std::span<const RankState> ranks, const Absence& absence) {
-  if (!std::ranges::all_of(absence.missing, [&](std::size_t i) { return is_present(ranks[i]); })) return std::nullopt;
-  for (std::size_t sender = 0; sender < ranks.size(); ++sender) {
-    const auto receiver = partner_of(ranks, sender);
-    if (!receiver || ranks[sender].activity.call.operation != calls::Operation::send) continue;
-    const RankState& deaf = ranks[*receiver];
-    if (!is_present(deaf) || !deaf.activity.inside || deaf.activity.call.operation != calls::Operation::finalize)
-      continue;
-    return Diagnosis{Errc::peer,
-                     concat({deaf.name, " came to ", describe(deaf.activity.call), " without having received ",
-                             describe(ranks[sender].activity.call), " of ", ranks[sender].name}),
-                     subject_of(*receiver, deaf.activity.call)};
-  }
-  return std::nullopt;
-}
-
-/// What keeps ranks from each other although all are in the call: the sentence of one that cannot connect.
-std::optional<Diagnosis> diagnose_trouble(std::span<const RankState> ranks) {
-  const auto found = std::ranges::find_if(
-      ranks, [](const RankState& rank) { return is_present(rank) && rank.activity.inside && !rank.trouble.empty(); });
-  if (found == ranks.end()) return std::nullopt;
-  return Diagnosis{Errc::timeout, concat({found->name, " ", found->trouble}),
-                   subject_of(std::nullopt, found->activity.call)};
-}
-
-/// ": rank 1 (b) waits for rank 0 (a)", for the first few ranks that know for whom they wait.
+/// " (rank 1 waits for rank 0)", for the first few ranks that know for whom they wait.
 std::string waits_of(std::span<const RankState> ranks) {
   constexpr std::size_t most = 4;
-  std::string text;
-  std::size_t told = 0;
+  std::vector<std::string> clauses;
   for (const RankState& rank : ranks) {
     const int other = rank.activity.waits_for;
     const bool waits = is_present(rank) && rank.activity.inside && other >= 0 && std::cmp_less(other, ranks.size());
-    if (!waits || told == most) continue;
-    text += concat({told == 0 ? " (" : ", ", rank.name, " waits for ", ranks[static_cast<std::size_t>(other)].name});
-    ++told;
+    if (!waits || clauses.size() == most) continue;
+    clauses.push_back(concat({"rank ", std::to_string(rank.place.rank), " waits for rank ",
+                              std::to_string(ranks[static_cast<std::size_t>(other)].place.rank)}));
   }
-  return told == 0 ? text : text + ")";
+  const std::vector<std::string_view> views(clauses.begin(), clauses.end());
+  return views.empty() ? "" : concat({" (", text::join(views), ")"});
 }
 
-/// A message of a rank to itself: its send or its receive is missing, or the two differ.
-Diagnosis diagnose_itself(std::span<const RankState> ranks, std::uint32_t own, bool differs) {
-  const RankState& rank = ranks[own];
-  const calls::Call& call = rank.activity.call;
-
-  const std::string_view other_way = call.operation == calls::Operation::send ? "received" : "sent";
-  if (differs)
-    return {Errc::peer, concat({rank.name, " sends itself another message than it receives in ", describe(call)}),
-            subject_of(own, call)};
+/// All are in the call. A rank that cannot connect says why.
+Diagnosis diagnose_no_absence(std::span<const RankState> ranks, const DiagnosisTrigger& trigger,
+                              const std::string& group) {
+  const calls::Call& call = ranks[trigger.reporter].activity.call;
+  const std::string_view cause = trigger.detail.empty() ? "is the deadline too short for it, or the network stuck?"
+                                                        : std::string_view(trigger.detail);
   return {Errc::timeout,
-          concat({rank.name, " waits for itself in ", describe(call), ": it has not ", other_way,
-                  " that message; begin both directions, in a group or without waiting"}),
-          subject_of(own, call)};
+          about(call, group,
+                concat({"no rank is missing, but it did not end before the deadline", waits_of(ranks), ": ", cause})),
+          subject_of(std::nullopt, call)};
+}
+
+std::optional<Diagnosis> diagnose_trouble(std::span<const RankState> ranks, const std::string& group) {
+  const auto found = std::ranges::find_if(
+      ranks, [](const RankState& rank) { return is_present(rank) && rank.activity.inside && !rank.trouble.empty(); });
+  if (found == ranks.end()) return std::nullopt;
+  const calls::Call& call = found->activity.call;
+  return Diagnosis{Errc::timeout, about(call, group, concat({name_of(*found), " ", found->trouble})),
+                   subject_of(std::nullopt, call)};
+}
+
+/// The core's. A death is told at once: ranks that have not come may only be on their way.
+Diagnosis to_diagnosis(trace::HangDiagnosis found) {
+  auto& missing = found.stall.missing;
+  const bool is_lost = found.kind == Kind::dead || found.kind == Kind::stopped;
+  if (is_lost) std::erase_if(missing, [](const trace::MissingRank& each) { return each.why == Why::never_called; });
+  const bool blames = found.kind != Kind::deadlock && found.kind != Kind::slow && !found.stall.is_tie;
+  const bool is_final = found.kind == Kind::dead || found.kind == Kind::wrong_call;
+  ErrorSubject subject = {-1, found.stall.call.operation, found.stall.call.sequence};
+  if (blames) subject.rank = static_cast<std::int32_t>(missing.front().recording->communicators.front().rank);
+  return {is_final ? Errc::peer : Errc::timeout, sentence(found, 0), subject};
 }
 
 }  // namespace
@@ -374,34 +284,22 @@ std::optional<std::uint64_t> parting_of(std::span<const RankState> ranks) {
   return lowest;
 }
 
-Diagnosis diagnose(std::span<const RankState> ranks, const DiagnosisTrigger& trigger) {
-  const Activity& own = ranks[trigger.reporter].activity;
-  if (is_point_to_point(own.call.operation) && trigger.waits_for == static_cast<int>(trigger.reporter))
-    return diagnose_itself(ranks, trigger.reporter, trigger.differs);
-  if (const auto parted = parting_of(ranks)) return diagnose_parted(ranks, *parted);
+Diagnosis diagnose(std::span<const RankState> ranks, const DiagnosisTrigger& trigger, const std::string& group) {
+  if (trigger.differs && std::cmp_equal(trigger.waits_for, trigger.reporter))
+    return diagnose_two(ranks, trigger, group);  // a message to itself
+  const auto recordings = recordings_of(ranks, group);
+  const RankState& reporter = ranks[trigger.reporter];
+  const auto found = reporter.activity.call.sequence == 0 ? diagnose_start(ranks, recordings, reporter.activity.call)
+                                                          : trace::diagnose_hang(recordings, reporter.place.rank);
+  if (found && found->kind == Kind::wrong_call) return to_diagnosis(*found);
   if (trigger.differs) {
-    if (auto diagnosis = diagnose_pairs(ranks, own)) return *diagnosis;
-    if (trigger.waits_for >= 0) return diagnose_two(ranks, trigger);
+    if (auto diagnosis = diagnose_pairs(ranks, reporter.activity.call, group)) return *diagnosis;
+    if (trigger.waits_for >= 0) return diagnose_two(ranks, trigger, group);
   }
-  const Absence absence = find_absence(ranks, trigger);
-  if (auto diagnosis = diagnose_unreceived(ranks, absence)) return *diagnosis;
-  if (!absence.missing.empty()) {
-    const std::size_t first = absence.missing.front();
-    const bool may_come = ranks[first].standing == Liveness::here || ranks[first].standing == Liveness::silent;
-    const std::string whose = absence.waiter ? concat({" of ", ranks[*absence.waiter].name}) : "";
-    return {may_come ? Errc::timeout : Errc::peer,
-            concat({names_of(ranks, absence.missing), " missing in ", describe(absence.stuck->call), whose, ": ",
-                    reason(ranks, first, *absence.stuck)}),
-            subject_of(first, absence.stuck->call)};
-  }
-  if (auto diagnosis = diagnose_trouble(ranks)) return *diagnosis;
-  if (auto diagnosis = diagnose_those_ahead(ranks, *absence.stuck)) return *diagnosis;
-  return {Errc::timeout,
-          concat({"no rank is missing in ", describe(absence.stuck->call), ", but it did not end before the deadline",
-                  waits_of(ranks), ": ",
-                  trigger.detail.empty() ? std::string("is the deadline too short for it, or the network stuck?")
-                                         : trigger.detail}),
-          subject_of(std::nullopt, absence.stuck->call)};
+  const bool is_sure = found && found->kind != Kind::slow && found->kind != Kind::deadlock;
+  if (is_sure) return to_diagnosis(*found);
+  if (auto diagnosis = diagnose_trouble(ranks, group)) return *diagnosis;
+  return found ? to_diagnosis(*found) : diagnose_no_absence(ranks, trigger, group);
 }
 
 }  // namespace amldist::world

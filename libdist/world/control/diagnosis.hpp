@@ -1,4 +1,6 @@
-// Which rank is missing: the diagnosis on a call that did not end, from what the ranks report.
+// Why a call did not end, from what the ranks report. The core finds who is to blame (trace/diagnosis), as for hang=
+// and `aml-dist trace`; here it gets the ranks' answers as recordings, and what only they know decides where it finds
+// nothing.
 //
 // Pure: no clock, no I/O. The control thread of the lowest surviving rank collects the reports and calls this.
 #pragma once
@@ -22,15 +24,21 @@ enum class Liveness : std::uint8_t {
   unaware,  ///< it answered, but is not in this communicator yet, or any more
 };
 
+/// Whom sentences name.
+struct RankPlace {
+  std::uint32_t rank = 0;  ///< of the world
+  std::uint32_t local_rank = 0;
+  std::string host;
+};
+
 /// One rank of the communicator, as far as is known.
 struct RankState {
-  std::string name;  ///< "rank 3 (node2)"
   Liveness standing = Liveness::silent;
-  Activity activity;           ///< for `here`
-  std::string detail;          ///< why it is dead, where known
-  std::vector<PastCall> past;  ///< for `here`: its last collectives
-  PairCounts pairs;            ///< for `here`
-  std::string trouble;         ///< for `here`: CommWatch::trouble()
+  Activity activity;           ///< for `here`, as all that follows
+  std::vector<PastCall> past;  ///< its last collectives, oldest first
+  PairCounts pairs;
+  std::string trouble;  ///< CommWatch::trouble()
+  RankPlace place;
 };
 
 /// The event that started the diagnosis.
@@ -51,10 +59,12 @@ struct Diagnosis {
   ErrorSubject subject;
 };
 
-/// The diagnosis. Its message names every missing rank, the operation and its number:
-///   rank 3 (node2) is missing in allreduce #17 (1048576 float32, 4 MiB): it does not answer (stopped, or its node is
-///   gone)
-/// Class: timeout if the ranks may still come, peer if they cannot (dead, left, other call).
-[[nodiscard]] Diagnosis diagnose(std::span<const RankState> ranks, const DiagnosisTrigger& trigger);
+/// The diagnosis. Its message names the operation, its number and every rank that is to blame:
+///   allreduce #17 (1048576 float32, 4 MiB): rank 3 (local 1) on node2 does not answer: it is stopped, or its node is
+///   gone; 3 ranks wait
+/// Class: timeout if the ranks may still come, peer if they cannot (dead, left, other call). `group`: the
+/// communicator's name unless all ranks of the world are in it.
+[[nodiscard]] Diagnosis diagnose(std::span<const RankState> ranks, const DiagnosisTrigger& trigger,
+                                 const std::string& group = {});
 
 }  // namespace amldist::world

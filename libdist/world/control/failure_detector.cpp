@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/text/printable.hpp"
-#include "base/text/text.hpp"
+#include "trace/diagnosis/call_words.hpp"
 #include "world/control/status_frames.hpp"
 #include "world/wireup/limits.hpp"
 
@@ -12,7 +12,6 @@ namespace amldist::world {
 namespace {
 
 using std::chrono::milliseconds;
-using text::concat;
 
 /// How often ranks are asked again that have not reached the call in question yet.
 constexpr milliseconds ask_again(20);
@@ -380,12 +379,13 @@ std::vector<RankState> FailureDetector::states_of(const Case& current) const {
       }
     });
   }
+  const auto local_ranks = host_.table().local_ranks();
   for (std::size_t rank = 0; rank < states.size(); ++rank) {
     if (const auto end = host_.end_of(members[rank])) {
       states[rank] = RankState();
       states[rank].standing = *end;
     }
-    states[rank].name = name_of(*current.watch, rank);
+    states[rank].place = {members[rank], local_ranks[members[rank]], host_.table().host_of(members[rank])};
     const auto pairs = current.pairs.find(static_cast<std::uint32_t>(rank));
     if (pairs != current.pairs.end()) states[rank].pairs = pairs->second;
   }
@@ -413,7 +413,9 @@ void FailureDetector::conclude(Case& current) {
   // The one that reported it does not answer any more: then the question is what another one waits for.
   if (states[trigger.reporter].standing != Liveness::here && other != states.end())
     trigger = {static_cast<std::uint32_t>(other - states.begin()), calls::Watchdog::anyone, false, {}};
-  Diagnosis found = diagnose(states, trigger);
+  const auto& members = current.watch->members();
+  const bool is_part = members.size() < host_.size();
+  Diagnosis found = diagnose(states, trigger, is_part ? trace::name_of_members(members) : "");
   LossReason reason = {{found.code, std::move(found.message)}, {}, found.subject};
   for (std::uint32_t rank = 0; rank < states.size(); ++rank) {
     if (states[rank].standing == Liveness::silent) reason.silent.push_back(rank);
@@ -569,13 +571,6 @@ void FailureDetector::say_once(const std::string& sentence) {
   if (std::ranges::find(said_, sentence) != said_.end()) return;
   said_.push_back(sentence);
   host_.say(sentence);
-}
-
-std::string FailureDetector::name_of(const CommWatch& watch, std::size_t rank) const {
-  const std::uint32_t world_rank = watch.members()[rank];
-  const std::string& host = host_.host_of(world_rank);
-  if (watch.members().size() == host_.size()) return concat({"rank ", std::to_string(rank), " (", host, ")"});
-  return concat({"rank ", std::to_string(rank), " (", host, ", rank ", std::to_string(world_rank), " of the world)"});
 }
 
 }  // namespace amldist::world

@@ -37,7 +37,6 @@ class FailureDetectorHost {
   [[nodiscard]] virtual std::uint32_t rank() const noexcept = 0;
   [[nodiscard]] virtual std::uint32_t size() const noexcept = 0;
   [[nodiscard]] virtual const RankTable& table() const noexcept = 0;
-  [[nodiscard]] virtual const std::string& host_of(std::uint32_t world_rank) const = 0;
   /// How the process ended; nullopt: as far as is known, it runs.
   [[nodiscard]] virtual std::optional<Liveness> end_of(std::uint32_t world_rank) const noexcept = 0;
   /// The ranks whose end_of() is known, in the order in which it became known.
@@ -158,7 +157,6 @@ class FailureDetector {
   void say_once(const std::string& sentence);
   void send_heard(std::uint32_t to, std::uint64_t id, FrameKind what);
   [[nodiscard]] bool is_gone(std::uint32_t world_rank) const { return host_.end_of(world_rank).has_value(); }
-  [[nodiscard]] std::string name_of(const CommWatch& watch, std::size_t rank) const;
 
   FailureDetectorHost& host_;
   std::vector<std::unique_ptr<Case>> cases_;

@@ -37,7 +37,6 @@ class Rank final : public FailureDetectorHost {
   [[nodiscard]] std::uint32_t rank() const noexcept override { return first_world_rank + own_; }
   [[nodiscard]] std::uint32_t size() const noexcept override { return first_world_rank + 100; }
   [[nodiscard]] const RankTable& table() const noexcept override;
-  [[nodiscard]] const std::string& host_of(std::uint32_t /*world_rank*/) const override { return host_; }
   [[nodiscard]] std::optional<Liveness> end_of(std::uint32_t world_rank) const noexcept override {
     return ends_[world_rank - first_world_rank];
   }
@@ -62,7 +61,6 @@ class Rank final : public FailureDetectorHost {
  private:
   Network& network_;
   const std::uint32_t own_;
-  std::string host_ = "node";
   std::vector<std::optional<Liveness>> ends_;
   std::vector<std::uint32_t> ended_;
 

@@ -25,19 +25,26 @@ Activity after(calls::Operation operation, std::uint64_t sequence) {
   return activity;
 }
 PastCall past(const Activity& activity) { return {activity.call, 0}; }
-RankState here(const char* name, const Activity& activity) {
-  return {name, Liveness::here, activity, {}, {past(activity)}, {}, {}};
+/// `name`: "rank 3 (b)" is the first of its node.
+RankPlace place_of(std::string_view name) {
+  return {static_cast<std::uint32_t>(name[5] - '0'), 0, std::string(1, name[8])};
 }
-RankState absent(const char* name, Liveness standing) { return {name, standing, {}, {}, {}, {}, {}}; }
+RankState here(const char* name, const Activity& activity) {
+  return {Liveness::here, activity, {past(activity)}, {}, {}, place_of(name)};
+}
+RankState absent(const char* name, Liveness standing) { return {standing, {}, {}, {}, {}, place_of(name)}; }
 
 TEST(Diagnosis, NamesAStoppedRank) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(calls::Operation::allreduce, 17, 1048576)),
                                         absent("rank 1 (b)", Liveness::silent)};
   const Diagnosis diagnosis = diagnose(ranks, {0, 1, false, {}});
   EXPECT_EQ(diagnosis.code, Errc::timeout);
-  EXPECT_EQ(diagnosis.message,
-            "rank 1 (b) is missing in allreduce #17 (1048576 float32, 4 MiB): it does not answer (stopped, or its node "
-            "is gone)");
+  EXPECT_EQ(
+      diagnosis.message,
+      "allreduce #17 (1048576 float32, 4 MiB): rank 1 (local 0) on b does not answer (stopped, or its node is gone); "
+      "1 rank waits");
+  EXPECT_EQ(diagnosis.subject.rank, 1);
+  EXPECT_EQ(diagnosis.subject.number, 17U);
 }
 
 TEST(Diagnosis, NamesADeadRankAndNotThoseThatWaitForIt) {
@@ -46,26 +53,28 @@ TEST(Diagnosis, NamesADeadRankAndNotThoseThatWaitForIt) {
                                         absent("rank 2 (b)", Liveness::dead)};
   const Diagnosis diagnosis = diagnose(ranks, {0, 1, false, {}});
   EXPECT_EQ(diagnosis.code, Errc::peer);
-  EXPECT_EQ(diagnosis.message, "rank 2 (b) is missing in barrier #4: its process has ended");
+  EXPECT_EQ(diagnosis.message, "barrier #4: rank 2 (local 0) on b is dead; 1 rank waits");
 }
 
 TEST(Diagnosis, SaysWhatALateRankDidLast) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(calls::Operation::allreduce, 9)),
                                         here("rank 1 (b)", after(calls::Operation::broadcast, 8))};
-  EXPECT_EQ(diagnose(ranks, {0, 1, false, {}}).message,
-            "rank 1 (b) is missing in allreduce #9 (1024 float32, 4 KiB): it has not called it; its last call was "
-            "broadcast #8 "
-            "(1024 float32, 4 KiB)");
+  EXPECT_EQ(
+      diagnose(ranks, {0, 1, false, {}}).message,
+      "allreduce #9 (1024 float32, 4 KiB): rank 1 (local 0) on b has not called it: its last call was broadcast #8 "
+      "(1024 float32, 4 KiB); 1 rank waits");
 }
 
-TEST(Diagnosis, SaysWhomALateRankWaitsFor) {
+TEST(Diagnosis, ShowsACircle) {
   Activity receiving = inside(calls::Operation::recv, 6);
   receiving.sequence = 14;
   receiving.call.root = 0;
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(calls::Operation::finalize, 15)),
                                         here("rank 1 (b)", receiving)};
-  EXPECT_EQ(diagnose(ranks, {0, 1, false, {}}).message,
-            "rank 1 (b) is missing in finalize #15: it is still in recv #6 (1024 float32, 4 KiB) from rank 0 (a)");
+  EXPECT_EQ(
+      diagnose(ranks, {0, 1, false, {}}).message,
+      "deadlock of 2 ranks: rank 0 waits in finalize #15 for rank 1, rank 1 waits in recv #6 (1024 float32, 4 KiB) "
+      "from rank 0 for rank 0");
 }
 
 TEST(Diagnosis, NamesARankThatHasGoneOnWithoutTheOthers) {  // it was the root of a scatter where they split
@@ -74,17 +83,16 @@ TEST(Diagnosis, NamesARankThatHasGoneOnWithoutTheOthers) {  // it was the root o
                                         here("rank 2 (b)", inside(calls::Operation::split, 7))};
   const Diagnosis diagnosis = diagnose(ranks, {1, 0, false, {}});
   EXPECT_EQ(diagnosis.code, Errc::timeout);
-  EXPECT_EQ(
-      diagnosis.message,
-      "rank 1 (a), rank 2 (b) wait in split #7, but rank 0 (a) is in allgather #8 (1024 float32, 4 KiB) already: was "
-      "another call made there, or is the network stuck?");
+  EXPECT_EQ(diagnosis.subject.rank, -1);
+  EXPECT_EQ(diagnosis.message,
+            "split #7: rank 1 (local 0) on a is still in it, rank 2 (local 0) on b is still in it; 1 rank waits");
 }
 
 TEST(Diagnosis, TakesTheLowestCallInWhichARankIsStuck) {  // 0 waits for 1, 1 for 2
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(calls::Operation::allreduce, 9)),
                                         here("rank 1 (b)", inside(calls::Operation::broadcast, 8)),
                                         here("rank 2 (c)", after(calls::Operation::barrier, 7))};
-  EXPECT_TRUE(diagnose(ranks, {0, 1, false, {}}).message.starts_with("rank 2 (c) is missing in broadcast #8"));
+  EXPECT_TRUE(diagnose(ranks, {0, 1, false, {}}).message.starts_with("broadcast #8 (1024 float32, 4 KiB): rank 2 "));
 }
 
 TEST(Diagnosis, TheMinorityMadeTheWrongCall) {
@@ -93,34 +101,44 @@ TEST(Diagnosis, TheMinorityMadeTheWrongCall) {
                                         here("rank 2 (c)", inside(calls::Operation::allreduce, 5))};
   const Diagnosis diagnosis = diagnose(ranks, {1, 0, true, {}});
   EXPECT_EQ(diagnosis.code, Errc::peer);
-  EXPECT_EQ(
-      diagnosis.message,
-      "rank 0 (a) called reduce #5 (1024 float32, 4 KiB) sum root 0 where rank 1 (b) and others called allreduce #5 "
-      "(1024 float32, 4 KiB) sum");
+  EXPECT_EQ(diagnosis.message,
+            "allreduce #5 (1024 float32, 4 KiB): rank 0 (local 0) on a called reduce #5 (1024 float32, 4 KiB) instead; "
+            "2 ranks "
+            "wait");
 }
 
-TEST(Diagnosis, ASizeThatDiffersIsAnotherCall) {
-  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(calls::Operation::allreduce, 5, 10)),
-                                        here("rank 1 (b)", inside(calls::Operation::allreduce, 5, 11))};
-  EXPECT_TRUE(
-      diagnose(ranks, {0, 1, true, {}}).message.starts_with("rank 1 (b) called allreduce #5 (11 float32, 44 bytes)"));
-}
-
-TEST(Diagnosis, EachOfSeveralSizesIsTold) {
+TEST(Diagnosis, WithoutAMajorityAllAreQuoted) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(calls::Operation::allreduce, 5, 10)),
                                         here("rank 1 (b)", inside(calls::Operation::allreduce, 5, 11)),
                                         here("rank 2 (c)", inside(calls::Operation::allreduce, 5, 12))};
-  EXPECT_EQ(diagnose(ranks, {0, 1, true, {}}).message,
-            "rank 1 (b) called allreduce #5 (11 float32, 44 bytes) sum, rank 2 (c) called allreduce #5 (12 float32, 48 "
-            "bytes) sum where rank 0 (a) called allreduce #5 (10 float32, 40 bytes) sum");
+  const Diagnosis diagnosis = diagnose(ranks, {0, 1, true, {}});
+  EXPECT_EQ(diagnosis.code, Errc::peer);
+  EXPECT_EQ(diagnosis.subject.rank, -1);
+  EXPECT_EQ(diagnosis.message,
+            "call #5: rank 0 (local 0) on a called allreduce #5 (10 float32, 40 bytes), rank 1 (local 0) on b called "
+            "allreduce #5 (11 float32, 44 bytes), rank 2 (local 0) on c called allreduce #5 (12 float32, 48 bytes)");
+}
+
+TEST(Diagnosis, ReductionsThatDifferAreTold) {
+  Activity other = inside(calls::Operation::allreduce, 5);
+  other.call.redop = calls::ReduceOp::max;
+  const auto right = here("rank 0 (a)", inside(calls::Operation::allreduce, 5));
+  const std::vector<RankState> ranks = {right, here("rank 1 (b)", other),
+                                        here("rank 2 (c)", inside(calls::Operation::allreduce, 5))};
+  EXPECT_EQ(
+      diagnose(ranks, {0, 1, true, {}}).message,
+      "allreduce #5 (1024 float32, 4 KiB): rank 1 (local 0) on b called allreduce #5 (1024 float32, 4 KiB) with max "
+      "instead of sum; 2 ranks wait");
+  EXPECT_EQ(diagnose(std::vector(ranks.begin(), ranks.begin() + 2), {0, 1, true, {}}).message,
+            "call #5: rank 0 (local 0) on a called allreduce #5 (1024 float32, 4 KiB), rank 1 (local 0) on b called "
+            "allreduce #5 (1024 float32, 4 KiB) with max");
 }
 
 TEST(Diagnosis, ARankThatCompletedTheWrongCallDoesNotAccuseOthers) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(calls::Operation::allreduce, 7)),
                                         here("rank 1 (b)", inside(calls::Operation::allreduce, 6)),
                                         here("rank 2 (c)", inside(calls::Operation::allreduce, 6))};
-  const std::string sentence =
-      "rank 0 (a) made another call where rank 2 (c) called allreduce #6 (1024 float32, 4 KiB) sum";
+  const std::string sentence = "allreduce #6 (1024 float32, 4 KiB): rank 0 (local 0) on a made another call";
   EXPECT_EQ(diagnose(ranks, {0, 2, true, {}}).message, sentence);
   EXPECT_EQ(diagnose(ranks, {2, 0, true, {}}).message, sentence);
   const std::vector<RankState> two = {ranks[0], ranks[2]};
@@ -143,9 +161,8 @@ TEST(Diagnosis, TheFirstDifferingCallIsNamedAfterAllHaveContinued) {  // a gathe
                                         gone_on("rank 1 (a)", inside(calls::Operation::barrier, 9), {gather}),
                                         gone_on("rank 2 (b)", inside(calls::Operation::barrier, 9), {other_root})};
   const std::string sentence =
-      "rank 2 (b) called gather #8 (10 float32, 40 bytes) root 1 where rank 0 (a) and others called gather #8 (10 "
-      "float32, 40 bytes) root "
-      "0";
+      "gather #8 (10 float32, 40 bytes): rank 2 (local 0) on b called gather #8 (10 float32, 40 bytes) with root 1 "
+      "instead of root 0; 2 ranks wait";
   EXPECT_EQ(diagnose(ranks, {0, 2, true, {}}).message, sentence);
   EXPECT_EQ(diagnose(ranks, {2, 0, true, {}}).message, sentence);
   EXPECT_EQ(diagnose(ranks, {0, calls::Watchdog::anyone, false, {}}).message,
@@ -156,10 +173,10 @@ TEST(Diagnosis, ListsThatDifferAreAnotherCall) {
   const Activity call = inside(calls::Operation::allgatherv, 4);
   std::vector<RankState> ranks = {here("rank 0 (a)", call), here("rank 1 (a)", call), here("rank 2 (b)", call)};
   ranks[1].past.front().lists = 7;
-  EXPECT_EQ(
-      diagnose(ranks, {1, 0, true, {}}).message,
-      "rank 1 (a) called allgatherv #4 (1024 float32, 4 KiB) with other counts where rank 0 (a) and others called "
-      "allgatherv #4 (1024 float32, 4 KiB)");
+  EXPECT_EQ(diagnose(ranks, {1, 0, true, {}}).message,
+            "allgatherv #4 (1024 float32, 4 KiB): rank 1 (local 0) on a called allgatherv #4 (1024 float32, 4 KiB) "
+            "with other "
+            "counts; 2 ranks wait");
 }
 
 TEST(Diagnosis, CountsOfPairsShowWhoseAreWrong) {
@@ -167,8 +184,10 @@ TEST(Diagnosis, CountsOfPairsShowWhoseAreWrong) {
   std::vector<RankState> ranks = {here("rank 0 (a)", call), here("rank 1 (a)", call), here("rank 2 (b)", call)};
   for (RankState& rank : ranks) rank.pairs = {4, {5, 5, 5}, {5, 5, 5}};
   ranks[2].pairs = {4, {6, 6, 6}, {6, 6, 6}};
-  EXPECT_EQ(diagnose(ranks, {2, 0, true, {}}).message,
-            "rank 2 (b) called alltoallv #4 with other counts: it expects 6 elements of rank 0 (a), which gives 5");
+  EXPECT_EQ(
+      diagnose(ranks, {2, 0, true, {}}).message,
+      "alltoallv #4 (1024 float32, 4 KiB): rank 2 (local 0) on b called it with other counts: rank 0 (local 0) on "
+      "a gives 5 elements, rank 2 (local 0) on b expects 6");
 }
 
 TEST(Diagnosis, OfTwoRanksWhoseCountsDifferBothAreQuoted) {
@@ -178,17 +197,18 @@ TEST(Diagnosis, OfTwoRanksWhoseCountsDifferBothAreQuoted) {
   ranks[1].pairs.gives[0] = 7;
   EXPECT_EQ(
       diagnose(ranks, {0, 1, true, {}}).message,
-      "rank 1 (b) and rank 0 (a) called alltoallv #4 with counts that differ: rank 1 (b) gives 7 elements, rank 0 "
-      "(a) expects 5");
+      "alltoallv #4 (1024 float32, 4 KiB): rank 1 (local 0) on b gives 7 elements, rank 0 (local 0) on a expects 5");
 }
 
 TEST(Diagnosis, QuotesWhyARankCannotReachAnother) {
   std::vector<RankState> ranks = {here("rank 0 (a)", inside(calls::Operation::allreduce, 4)),
                                   here("rank 1 (b)", inside(calls::Operation::allreduce, 4)),
                                   here("rank 2 (c)", inside(calls::Operation::allreduce, 5))};
-  ranks[1].trouble = "cannot reach rank 0 (a): cannot connect to 10.0.0.7:20048: No route to host";
-  EXPECT_EQ(diagnose(ranks, {0, 1, false, {}}).message,
-            "rank 1 (b) cannot reach rank 0 (a): cannot connect to 10.0.0.7:20048: No route to host");
+  ranks[1].trouble = "cannot reach rank 0 (local 0) on a: cannot connect to 10.0.0.7:20048: No route to host";
+  EXPECT_EQ(
+      diagnose(ranks, {0, 1, false, {}}).message,
+      "allreduce #4 (1024 float32, 4 KiB): rank 1 (local 0) on b cannot reach rank 0 (local 0) on a: cannot connect to "
+      "10.0.0.7:20048: No route to host");
 }
 
 TEST(Diagnosis, SaysWhoWaitsForWhomWhereNobodyIsMissing) {
@@ -196,8 +216,8 @@ TEST(Diagnosis, SaysWhoWaitsForWhomWhereNobodyIsMissing) {
                                   here("rank 1 (b)", inside(calls::Operation::barrier, 4))};
   ranks[0].activity.waits_for = 1;
   EXPECT_EQ(diagnose(ranks, {0, 1, false, {}}).message,
-            "no rank is missing in barrier #4, but it did not end before the deadline (rank 0 (a) waits for rank 1 "
-            "(b)): is the deadline too short for it, or the network stuck?");
+            "barrier #4: no rank is missing, but it did not end before the deadline (rank 0 waits for rank 1): is the "
+            "deadline too short for it, or the network stuck?");
 }
 
 Activity waiting_in(calls::Operation operation, std::uint64_t collectives, int partner) {
@@ -212,10 +232,12 @@ TEST(Diagnosis, WhoDoesNotReceiveBeforeTheEndIsNamedAndNotTheSender) {
                                         here("rank 1 (b)", inside(calls::Operation::finalize, 6)),
                                         here("rank 2 (c)", inside(calls::Operation::finalize, 6))};
   EXPECT_EQ(diagnose(ranks, {1, 0, false, {}}).message,
-            "rank 2 (c) came to finalize #6 without having received send #3 (1024 float32, 4 KiB) of rank 0 (a)");
+            "send #3 (1024 float32, 4 KiB) to rank 2: rank 2 (local 0) on c has come to finalize #6 without it; 2 "
+            "ranks wait");
   const std::vector<RankState> deaf_below = {here("rank 0 (a)", inside(calls::Operation::finalize, 6)),
                                              gone_on("rank 1 (b)", waiting_in(calls::Operation::send, 5, 0), {})};
-  EXPECT_TRUE(diagnose(deaf_below, {1, 0, false, {}}).message.starts_with("rank 0 (a) came to finalize #6 without"));
+  EXPECT_TRUE(diagnose(deaf_below, {1, 0, false, {}})
+                  .message.ends_with("rank 0: rank 0 (local 0) on a has come to finalize #6 without it; 1 rank waits"));
 }
 
 TEST(Diagnosis, WhoWaitsForAMessageOfTheMissingRankIsNotMissing) {  // 3 waits for 2, 2 for 1
@@ -223,43 +245,44 @@ TEST(Diagnosis, WhoWaitsForAMessageOfTheMissingRankIsNotMissing) {  // 3 waits f
                                         here("rank 1 (a)", after(calls::Operation::allreduce, 4)),
                                         gone_on("rank 2 (b)", waiting_in(calls::Operation::recv, 4, 1), {}),
                                         gone_on("rank 3 (b)", waiting_in(calls::Operation::recv, 4, 2), {})};
-  EXPECT_TRUE(diagnose(ranks, {0, calls::Watchdog::anyone, false, {}})
-                  .message.starts_with("rank 1 (a) is missing in barrier #5: "));
-  EXPECT_EQ(diagnose(ranks, {3, 2, false, {}}).message,
-            "rank 1 (a) is missing in recv #3 (1024 float32, 4 KiB): it is in no call; its last was allreduce #4 (1024 "
-            "float32, 4 KiB)");
+  const std::string sentence =
+      "barrier #5: rank 1 (local 0) on a has not called it: its last call was allreduce #4 (1024 float32, 4 KiB); 3 "
+      "ranks "
+      "wait";
+  EXPECT_EQ(diagnose(ranks, {0, calls::Watchdog::anyone, false, {}}).message, sentence);
+  EXPECT_EQ(diagnose(ranks, {3, 2, false, {}}).message, sentence);
 }
 
-TEST(Diagnosis, InAChainOfWaitingRanksTheLastIsMissing) {  // 0 waits for 1, 1 for 2, which has not sent
+TEST(Diagnosis, AChainOfMessagesIsFollowedToItsEnd) {  // 0 waits for 1, 1 for 2, which computes; 3 waits elsewhere
   const std::vector<RankState> ranks = {gone_on("rank 0 (a)", waiting_in(calls::Operation::recv, 4, 1), {}),
                                         gone_on("rank 1 (a)", waiting_in(calls::Operation::recv, 4, 2), {}),
-                                        here("rank 2 (b)", inside(calls::Operation::split, 5))};
-  EXPECT_EQ(diagnose(ranks, {2, calls::Watchdog::anyone, false, {}}).message,
-            "rank 1 (a) is missing in split #5: it is still in recv #3 (1024 float32, 4 KiB) from rank 2 (b)");
+                                        here("rank 2 (b)", after(calls::Operation::barrier, 4)),
+                                        gone_on("rank 3 (b)", waiting_in(calls::Operation::recv, 4, 4), {}),
+                                        absent("rank 4 (c)", Liveness::silent)};
+  EXPECT_EQ(
+      diagnose(ranks, {0, 1, false, {}}).message,
+      "recv #3 (1024 float32, 4 KiB) from rank 2: rank 2 (local 0) on b has not met it: its last call was barrier "
+      "#4; 2 ranks wait");
+  EXPECT_TRUE(diagnose(ranks, {3, 4, false, {}})
+                  .message.starts_with("recv #3 (1024 float32, 4 KiB) from rank 4: rank 4 (local 0) on c does not"));
+}
+
+TEST(Diagnosis, AMessageToItselfIsNotMet) {
+  const std::vector<RankState> ranks = {gone_on("rank 0 (a)", waiting_in(calls::Operation::recv, 4, 0), {}),
+                                        here("rank 1 (b)", after(calls::Operation::barrier, 4))};
+  EXPECT_EQ(
+      diagnose(ranks, {0, 0, false, {}}).message,
+      "recv #3 (1024 float32, 4 KiB) from rank 0: rank 0 (local 0) on a waits for itself: both directions must begin "
+      "before either is waited for");
+  EXPECT_EQ(diagnose(ranks, {0, 0, true, {}}).message,
+            "recv #3 (1024 float32, 4 KiB) from rank 0: rank 0 (local 0) on a sends another message");
 }
 
 TEST(Diagnosis, WhoWaitsForARankInACollectiveWaitsForThoseItWaitsFor) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(calls::Operation::gather, 5)),
                                         gone_on("rank 1 (a)", waiting_in(calls::Operation::recv, 5, 0), {}),
                                         absent("rank 2 (b)", Liveness::silent)};
-  EXPECT_TRUE(diagnose(ranks, {1, 0, false, {}}).message.starts_with("rank 2 (b) is missing in gather #5"));
-}
-
-TEST(Diagnosis, NamesBothWhereOneWaitsForAMessageAndTheOtherInACollective) {
-  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(calls::Operation::barrier, 5)),
-                                        gone_on("rank 1 (a)", waiting_in(calls::Operation::recv, 4, 0), {})};
-  EXPECT_EQ(diagnose(ranks, {1, 0, false, {}}).message,
-            "rank 0 (a) is missing in recv #3 (1024 float32, 4 KiB) of rank 1 (a): it is still in barrier #5");
-}
-
-TEST(Diagnosis, WhoWaitsForAMessageWhereMostAreInACollectiveIsMissingThere) {  // it has left the barrier out
-  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(calls::Operation::barrier, 5)),
-                                        gone_on("rank 1 (a)", waiting_in(calls::Operation::recv, 4, 0), {}),
-                                        here("rank 2 (b)", inside(calls::Operation::barrier, 5))};
-  const std::string sentence =
-      "rank 1 (a) is missing in barrier #5: it is still in recv #3 (1024 float32, 4 KiB) from rank 0 (a)";
-  EXPECT_EQ(diagnose(ranks, {1, 0, false, {}}).message, sentence);
-  EXPECT_EQ(diagnose(ranks, {2, calls::Watchdog::anyone, false, {}}).message, sentence);
+  EXPECT_TRUE(diagnose(ranks, {1, 0, false, {}}).message.starts_with("gather #5 (1024 float32, 4 KiB): rank 2 "));
 }
 
 TEST(Diagnosis, NamesWhomAGroupOfMessagesWaitsFor) {  // it has sent to 2, and waits for what 0 is to send
@@ -269,19 +292,33 @@ TEST(Diagnosis, NamesWhomAGroupOfMessagesWaitsFor) {  // it has sent to 2, and w
                                         gone_on("rank 1 (a)", messages, {}),
                                         here("rank 2 (b)", inside(calls::Operation::barrier, 5))};
   EXPECT_TRUE(diagnose(ranks, {2, calls::Watchdog::anyone, false, {}})
-                  .message.starts_with("rank 0 (a) is missing in barrier #5: "));
+                  .message.starts_with("barrier #5: rank 0 (local 0) on a has not called it: "));
 }
 
 TEST(Diagnosis, NobodyIsMissing) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(calls::Operation::allreduce, 5)),
                                         here("rank 1 (b)", inside(calls::Operation::allreduce, 5))};
-  EXPECT_TRUE(diagnose(ranks, {0, 1, false, {}}).message.starts_with("no rank is missing in allreduce #5"));
+  EXPECT_TRUE(
+      diagnose(ranks, {0, 1, false, {}}).message.starts_with("allreduce #5 (1024 float32, 4 KiB): no rank is missing"));
 }
 
 TEST(Diagnosis, ARankThatHasFinalizedIsThroughFinalize) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(calls::Operation::finalize, 6)),
                                         absent("rank 1 (a)", Liveness::left), absent("rank 2 (b)", Liveness::dead)};
-  EXPECT_TRUE(diagnose(ranks, {0, 2, false, {}}).message.starts_with("rank 2 (b) is missing in finalize #6"));
+  EXPECT_TRUE(diagnose(ranks, {0, 2, false, {}}).message.starts_with("finalize #6: rank 2 (local 0) on b is dead"));
+}
+
+TEST(Diagnosis, BeforeTheFirstCallWhoIsNotThereIsMissing) {
+  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(calls::Operation::init, 0)),
+                                        here("rank 1 (a)", inside(calls::Operation::init, 0)),
+                                        absent("rank 2 (b)", Liveness::dead), absent("rank 3 (b)", Liveness::unaware)};
+  const Diagnosis diagnosis = diagnose(ranks, {0, 2, false, {}});
+  EXPECT_EQ(diagnosis.code, Errc::peer);
+  EXPECT_EQ(diagnosis.subject.rank, 2);
+  EXPECT_EQ(diagnosis.message, "init: rank 2 (local 0) on b is dead; 2 ranks wait");
+  EXPECT_EQ(diagnose(std::vector{ranks[0], ranks[3]}, {0, 1, false, {}}).message,
+            "init: rank 3 (local 0) on b has not called it: it does not have this communicator (not yet, or not "
+            "any more); 1 rank waits");
 }
 
 // ---- identity ----

@@ -58,7 +58,7 @@ static void without_other_direction(void) {
   amldist_comm* comm = alone();
   OK(amldist_set_timeout(comm, 100));
   CHECK(amldist_recv(comm, got, 1, AMLDIST_INT32, 0) == AMLDIST_ETIMEOUT);
-  CHECK(strstr(amldist_last_error(), "waits for itself in recv #1") != NULL);
+  CHECK(strstr(amldist_last_error(), "waits for itself") != NULL);
   OK(amldist_finalize(comm));
 }
 static void with_another_size(void) {
@@ -67,7 +67,7 @@ static void with_another_size(void) {
   OK(amldist_send(comm, given, 2, AMLDIST_INT32, 0));
   OK(amldist_recv(comm, got, 1, AMLDIST_INT32, 0));
   CHECK(amldist_group_end(comm) == AMLDIST_EPEER);
-  CHECK(strstr(amldist_last_error(), "sends itself another message than it receives") != NULL);
+  CHECK(strstr(amldist_last_error(), "sends another message") != NULL);
   OK(amldist_finalize(comm));
 }
 

@@ -56,7 +56,7 @@ AMLDIST_API const char* amldist_last_error(void);
 typedef struct amldist_error {
   size_t struct_size;    /* set by the caller: sizeof(amldist_error) */
   int32_t code;          /* an amldist_status; 0: no call of this thread has failed */
-  int32_t rank;          /* in the communicator of the call: the (first) rank that the sentence names, or -1 */
+  int32_t rank;          /* in the communicator of the call: the (first) rank to blame, or -1, as in a deadlock */
   uint64_t number;       /* of the call that did not end, or 0 */
   const char* operation; /* of that call, "allreduce", or "" */
   const char* host;      /* of `rank`; "" if it is -1 */
@@ -118,9 +118,10 @@ AMLDIST_API int amldist_verify_node(const char* policy, const char* sku, char* j
  *
  * Failure: no call waits longer than the communicator's deadline (amldist_set_timeout). When a rank has died, hangs,
  * is late or makes another call, the call of every other rank returns AMLDIST_EPEER or AMLDIST_ETIMEOUT, and the
- * message in amldist_last_error() names rank, host, operation and its number: rank 3 (node2) is missing in allreduce
- * #17 (1048576 float32, 4 MiB): ... The communicator has then failed: every further call returns AMLDIST_EABORTED at
- * once with the same message.
+ * message in amldist_last_error() names operation and number, rank and host: allreduce #17 (1048576 float32, 4 MiB):
+ * rank 3 (local 1) on node2 has not called it ...; 3 ranks wait. Ranks in it are those of the communicator that
+ * amldist_init() made. The communicator has then failed: every further call returns AMLDIST_EABORTED at once with the
+ * same message.
  *
  * Thread safety: one call at a time on a communicator; different communicators may be used from different threads.
  * amldist_abort(), amldist_health() and the functions that return rank, size and place are safe from any thread at any

@@ -31,8 +31,8 @@ bool CallWatchdog::is_late() {
 
 void CallWatchdog::troubled(int rank, std::string_view why) {
   if (why.empty()) return context_.watch().set_trouble({});
-  context_.watch().set_trouble(text::concat({"cannot reach rank ", std::to_string(rank), " (",
-                                             context_.host_of(static_cast<std::uint32_t>(rank)), "): ", why}));
+  const std::string whom = context_.name_of(static_cast<std::uint32_t>(rank));
+  context_.watch().set_trouble(text::concat({"cannot reach ", whom, ": ", why}));
 }
 
 Error CallWatchdog::differs(int rank) { return find_out({context_.rank(), rank, true, {}}); }

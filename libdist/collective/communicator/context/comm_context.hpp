@@ -30,6 +30,9 @@ class CommContext {
     return channel_.host_of(watch_->members()[rank]);
   }
 
+  /// "rank 3 (local 1) on node2", with the world's number of a rank of the communicator.
+  [[nodiscard]] std::string name_of(std::uint32_t rank) const { return channel_.name_of(watch_->members()[rank]); }
+
   /// The deadline of a call, counted from its start.
   [[nodiscard]] milliseconds timeout() const noexcept { return milliseconds(timeout_.load()); }
   void set_timeout(milliseconds timeout) noexcept { timeout_.store(timeout.count()); }
@@ -37,9 +40,8 @@ class CommContext {
   [[nodiscard]] bool is_lost() const noexcept { return watch_->is_lost(); }
   /// Ends the communicator on all its ranks because the program does not want to wait any longer.
   void interrupt() {
-    const std::string rank = "rank " + std::to_string(this->rank()) + " (" + host_of(this->rank()) + ")";
-    const std::string call = describe(watch_->activity().call);
-    give_up({Errc::aborted, "the communicator was aborted: the program interrupted " + rank + " in " + call});
+    const std::string where = name_of(rank()) + " in " + describe(watch_->activity().call);
+    give_up({Errc::aborted, "the communicator was aborted: the program interrupted " + where});
   }
   /// Ends the communicator on all its ranks because of an error on this one, unless it is lost already.
   void give_up(const Error& error) {

@@ -27,10 +27,9 @@ Result<void> check_all_received(CommContext& context, HostBackend& backend, cons
   if (auto told = backend.start(tally).finish(watchdog); !told || found == 0) return told;
   const auto rank = static_cast<std::uint32_t>((found >> 32) - 1);
   const std::uint64_t number = found & UINT32_MAX;
-  const std::string sentence =
-      text::concat({"rank ", std::to_string(rank), " (", context.host_of(rank), ") came to ", calls::describe(finalize),
-                    " without having received ", std::to_string(number),
-                    number == 1 ? " message that was sent to it" : " messages that were sent to it"});
+  const std::string sentence = text::concat(
+      {calls::describe(finalize), ": ", context.name_of(rank), " has come to it without having received ",
+       std::to_string(number), number == 1 ? " message that was sent to it" : " messages that were sent to it"});
   if (context.rank() == 0) context.channel().tell(sentence);
   // No rank ends the communicator before all know: rank 0 would be told of it, and not print.
   tally.operation = calls::Operation::barrier;

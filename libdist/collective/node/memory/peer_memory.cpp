@@ -37,7 +37,7 @@ void write_to_each_page(std::byte* data, std::size_t bytes) {
 Error bad_buffer_of(int rank, std::string_view host, std::size_t bytes, std::string_view why) {
   return {
       Errc::invalid_argument,
-      text::concat({"rank ", std::to_string(rank), " (", host, ") gave a buffer to send of which ",
+      text::concat({"rank ", std::to_string(rank), " on ", host, " gave a buffer to send of which ",
                     std::to_string(bytes), " bytes are not its memory, or the kernel shows them to no other process (",
                     why, "): for the latter set AMLDIST_SINGLE_COPY=off"})};
 }

@@ -30,8 +30,10 @@ def refuse(operation: str, what: str) -> RefusedCall:
 class Members:
     """The ranks of a group: ``ranks[r]`` is the program's number of the group's rank r. The group of all ranks has no name."""
 
-    #: How the library writes ranks: "rank 1 (node2)", "ranks 1, 3-5".
-    _WRITTEN = re.compile(r"\b(ranks?) (\d+(?:-\d+)?(?:(?:, | and )\d+(?:-\d+)?)*)(?: \(([^()]+)\))?")
+    #: How the library writes ranks: "rank 1 (local 0) on node2", "rank 1 (node2)", "ranks 1, 3-5", "root 0".
+    _WRITTEN = re.compile(
+        r"\b(ranks?|root) (\d+(?:-\d+)?(?:(?:, | and )\d+(?:-\d+)?)*)(?:(?: \(local \d+\))? on ([\w.-]*\w)| \(([^()]+)\))?"
+    )
 
     def __init__(self, ranks: Sequence[int], name: str) -> None:
         self._ranks, self._name = list(ranks), name
@@ -47,7 +49,8 @@ class Members:
         return self._WRITTEN.sub(self._renumbered, sentence)
 
     def _renumbered(self, found: Match[str]) -> str:
-        word, written, host = found.groups()
+        word, written, host, started_on = found.groups()
+        host = host or started_on
         numbers: List[int] = []
         for part in re.split(", | and ", written):
             first, _, last = part.partition("-")
