@@ -7,11 +7,25 @@ import re
 
 import pytest
 from cluster import Cluster
+from conftest import NAME, PLUGIN, RELEASE
 from test_faults import Background, wait_until
 
 #: The form in which Slurm passes options to the nodes, for an srun that does not know them.
 OPTION = "_SLURM_SPANK_OPTION_aml_dist_aml_dist"
 RECORD = "1;step=1.0;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,1,2))"
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A cluster of its own, on which credentials live for two minutes, as is Slurm's default: of ten thousand variables srun and
+    slurmstepd compare each with each other before a task starts, which takes two seconds of a processor without our plugin."""
+    name = f"{NAME}-hs"[-16:].lstrip("-")
+    own = Cluster(name, 2)
+    started = own.devcluster("start", "--nodes", "2", "--restart", "--plugin", PLUGIN, *(["--release", RELEASE] if RELEASE else []),
+                             "--conf", f"AuthInfo=socket=/run/aml-devcluster/{name}/munge/socket,cred_expire=120")
+    assert started.status == 0, str(started)
+    yield own
+    assert own.devcluster("stop").status == 0
 
 
 @pytest.fixture
