@@ -96,7 +96,7 @@ class ServerThread {
     std::vector<std::string> hosts;
     for (const ServedNodes& part : step_.hosts) std::ranges::move(part.names.expand(), std::back_inserter(hosts));
     most_waiting_ = 4 * hosts.size();  // whoever has the token may send from many ports
-    roll_.emplace(std::move(hosts), Clock::now());
+    roll_.emplace(std::move(hosts), Clock::now(), step_.variables);
     while (!ended_ || has_to_do()) {
       wait(stop);
       receive();
