@@ -43,6 +43,9 @@ using text::concat;
 
 /// From the first report to the line: time for the reports of tasks that died with it, and for the job's state.
 constexpr seconds settling{1};
+/// For the sentence of a node that refuses, which is on its way to srun: srun hears no more once its step is being
+/// ended.
+constexpr milliseconds to_be_read{500};
 /// States and stacks of ranks are longer than other messages.
 constexpr std::size_t longest_message = 4096 + step::seal_bytes;
 /// What the kernel keeps, as far as it lets a user have it, until the thread comes to read it: strangers fill it, too.
@@ -93,13 +96,14 @@ class ServerThread {
     std::vector<std::string> hosts;
     for (const ServedNodes& part : step_.hosts) std::ranges::move(part.names.expand(), std::back_inserter(hosts));
     most_waiting_ = 4 * hosts.size();  // whoever has the token may send from many ports
-    roll_.emplace(std::move(hosts), Clock::now());
+    roll_.emplace(std::move(hosts), Clock::now(), step_.variables);
     while (!ended_ || has_to_do()) {
       wait(stop);
       receive();
       call_roll();
       watch_for_hangs();
       watch_for_stop();
+      if (server_.failure().is_refused() && !std::exchange(ends_refused_, true)) kill_at_ = Clock::now() + to_be_read;
       if (kill_at_ && Clock::now() >= *kill_at_) kill();
       if (!asked_for_limit_ && Clock::now() >= began_ + before_any_limit) ask_for_limit();
       if (server_.failure().stands() && !first_at_) note_first();
@@ -286,7 +290,7 @@ class ServerThread {
 
   void kill() {
     kill_at_.reset();
-    static_cast<void>(end_step(step_.job_id, step_.step_id));
+    signal_all(SIGKILL);
   }
 
   void note_first() {
@@ -509,7 +513,8 @@ class ServerThread {
   bool at_limit_ = false;
   bool decided_ = false;
   bool is_recorded_ = false;
-  std::optional<Clock::time_point> kill_at_;  ///< the end of KillWait, after a hang
+  std::optional<Clock::time_point> kill_at_;  ///< the end of KillWait, after a hang; or soon, in a refused step
+  bool ends_refused_ = false;                 ///< a node has refused the step, and the others are ended
   std::optional<Clock::time_point> last_question_;
   std::string stand_in_;  ///< "10.0.0.1:40123"; empty: not known yet
 };

@@ -35,6 +35,7 @@ struct ServedStep {
   std::uint32_t tasks = 0;                     ///< 0: not known
   std::uint32_t nodes = 0;                     ///< 0: not known
   std::vector<ServedNodes> hosts = {};         ///< that must report before any task starts; empty: not known, none need
+  std::size_t variables = 0;                   ///< of srun's environment
   std::string record = {};                     ///< the launch record, for nodes that ask; empty: none
   std::string (*why_unsent)() = nullptr;       ///< why the record is no longer in srun's environment; empty: it is
   launch::TraceChoice trace = {};              ///< whether the step is watched for hangs, and what follows

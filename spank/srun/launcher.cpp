@@ -177,6 +177,7 @@ Result<void> send_record(SrunSession& session, const launch::Spec& spec, const L
     // Over IPv6 no node finds srun (step/messages/srun_link.hpp), so the nodes cannot report.
     const bool has_ipv4 = Ipv4::parse(record->address) || slurm_node_address(launch.placement.master_host());
     if (has_ipv4) step.hosts = served_nodes(launch);
+    step.variables = all_own_variables().size();
     if (!launch.components.empty()) step.record = text;
     step.trace = choose_trace(session.request.policy, spec, own_variable("SLURM_JOB_PARTITION").value_or(""));
     step.stop = spec.stop;

@@ -17,7 +17,6 @@
 #include "base/os/whole_file.hpp"
 #include "base/text/tasks_per_node.hpp"
 #include "base/text/text.hpp"
-#include "base/time/calendar_time.hpp"
 #include "base/time/clock.hpp"
 #include "step/messages/control_message.hpp"
 #include "step/messages/rank_state.hpp"
@@ -106,7 +105,7 @@ std::string longest_wait(const WatchedNode& node) {
       if (!recording) continue;
       is_recorded = true;
       if (is_held_by_debugger(*recording)) return std::string(step::HangDetector::debugged);
-      longest = std::max(longest, step::longest_wait_ms(*recording, calendar_ns()));
+      longest = std::max(longest, step::longest_wait_ms(*recording, recording->present_ns()));
     }
   }
   return is_recorded ? std::to_string(longest) : std::string(step::HangDetector::unrecorded);
@@ -153,7 +152,7 @@ std::string shares_of(const WatchedNode& node, std::size_t first) {
     const std::uint32_t rank = ranks[first++];
     for (const std::string_view source : sources) {
       const auto recording = recording_of(node, rank, source);
-      const auto own = recording ? trace::own_waits(*recording, calendar_ns()) : std::nullopt;
+      const auto own = recording ? trace::own_waits(*recording, recording->present_ns()) : std::nullopt;
       if (!own) continue;
       step::add_wait_share(node.host, *own, texts);
       used = 0;
@@ -193,7 +192,7 @@ std::string states_of(const WatchedNode& node, std::size_t first) {
   for (std::size_t used = 0; first < ranks.size() * sources.size() && used < room; ++first) {
     const auto state = state_of(node, ranks[first / sources.size()], sources[first % sources.size()], processes);
     if (!state) continue;
-    texts.push_back(step::to_rank_state(*state, calendar_ns()));
+    texts.push_back(step::to_rank_state(*state, state->present_ns()));
     used += texts.back().size() + 1;
   }
   return piece(first, texts);

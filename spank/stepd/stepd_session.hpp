@@ -22,9 +22,10 @@ struct StepdSession {
   std::uint32_t ended_tasks = 0;
   step::KernelLog kernel_log;  ///< since the step came to this node
 
-  bool step_ended = false;      ///< this node has asked slurmctld to end the step
-  bool srun_is_silent = false;  ///< srun did not answer in time: it is not waited for again
-  bool files_hang = false;      ///< the user's files could not be read in time: they are not tried again
+  bool step_ended = false;        ///< this node has asked slurmctld to end the step
+  bool refusal_is_heard = false;  ///< srun, or its stand-in, knows that this node refuses the step, and ends it
+  bool srun_is_silent = false;    ///< srun did not answer in time: it is not waited for again
+  bool files_hang = false;        ///< the user's files could not be read in time: they are not tried again
 };
 
 }  // namespace amldist::spank

@@ -41,12 +41,12 @@ std::uint64_t microseconds_of(clockid_t clock) {
   return static_cast<std::uint64_t>(now.tv_sec) * million + static_cast<std::uint64_t>(now.tv_nsec) / thousand;
 }
 
+/// Slurm sets or removes this variable for each step. SLURM_JOB_GPUS it leaves as the user exported it: that would tell
+/// of other users' GPUs.
 std::vector<std::string> own_gpus(const Handle& handle) {
-  for (const std::string_view name : {"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"}) {
-    const auto list = handle.variable(name);
-    if (list) return fabric::addresses_of(fabric::read_numbered_gpus(), fabric::parse_gpu_list(*list));
-  }
-  return {};
+  const auto list = handle.variable("SLURM_STEP_GPUS");
+  if (!list) return {};
+  return fabric::addresses_of(fabric::read_numbered_gpus(), fabric::parse_gpu_list(*list));
 }
 
 /// The limit that srun hands on; nullopt: none.

@@ -131,9 +131,11 @@ std::optional<step::WorkerEnd> end_of_worker(const EndedTask& task, const launch
 
 /// Sends until srun confirms, which slurmstepd waits for once at most: a srun that does not answer is not waited for
 /// again (step::patience_with_srun), but told all the same. If it was only stopped, the servers' end depends on it.
-void tell(StepdSession& session, std::string_view message) {
+/// Returns whether it has confirmed.
+bool tell(StepdSession& session, std::string_view message) {
   if (session.srun_is_silent) send_without_reply(*session.node.srun, message);
   else session.srun_is_silent = !step::tell(*session.node.srun, message);
+  return !session.srun_is_silent;
 }
 
 /// Without memory srun hears nothing; ending a refused step must not depend on it.
@@ -152,10 +154,12 @@ void tell_srun(StepdSession& session, const Handle& handle) noexcept {
     const bool asks_why = plan != nullptr && !refused && task->failed();
     auto causes = asks_why ? causes_of(session, handle, task->node, task->wait_status, said.findings)
                            : std::vector<step::Cause>();
-    if (const auto report = report_of(*task, plan, refused, said.last_call, std::move(causes)))
-      tell(session, report->to_datagram(token));
+    if (const auto report = report_of(*task, plan, refused, said.last_call, std::move(causes))) {
+      const bool heard = tell(session, report->to_datagram(token));
+      session.refusal_is_heard = session.refusal_is_heard || (refused && heard);
+    }
     const auto end = plan != nullptr ? end_of_worker(*task, plan->step) : std::nullopt;
-    if (end) tell(session, end->to_datagram(token));
+    if (end) static_cast<void>(tell(session, end->to_datagram(token)));
   } catch (const std::exception&) {  // out of memory
   }
 }
@@ -167,7 +171,8 @@ void finish_task(StepdSession& session, const Handle& handle) {
   const NodePlan* const plan = session.node.plan();
   // Here, because after its tasks slurmstepd has no way to the step's output.
   if (plan != nullptr && ++session.ended_tasks >= plan->ranks.size()) session.node.stand_in.reset();
-  if (!session.node.task_refused.load() || session.step_ended) return;
+  // srun, or its stand-in, ends a step of which it knows that a node refuses it: one request, however many nodes do.
+  if (!session.node.task_refused.load() || session.refusal_is_heard || session.step_ended) return;
   session.step_ended = true;
   const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");
   const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");

@@ -128,6 +128,26 @@ TEST(MessageServer, KeepsNoMoreNoticesThanItMay) {
   EXPECT_EQ(answer(99), to_datagram(step::MessageType::not_yet, token));
 }
 
+/// A thousand nodes of a hundred tasks, all of which end at once: work that is linear in the tasks, and one line.
+TEST(MessageServer, TakesAHundredThousandFailuresAtOnce) {
+  constexpr std::uint32_t nodes = 1000;
+  constexpr std::uint32_t tasks_of_node = 100;
+  MessageServer server = server_of(nodes * tasks_of_node, nodes);
+  std::uint32_t heard = 0;
+  for (std::uint32_t task = 0; task < tasks_of_node; ++task) {
+    for (std::uint32_t node = 0; node < nodes; ++node) {
+      step::FailureReport report = failed(node * tasks_of_node + task);
+      report.host = "node" + std::to_string(node);
+      report.elapsed_ms = 5000;
+      heard += server.take(report.to_datagram(token), now) == to_datagram(step::MessageType::heard, token) ? 1U : 0U;
+    }
+  }
+  EXPECT_EQ(heard, nodes * tasks_of_node);
+  ASSERT_TRUE(server.failure().stands());
+  EXPECT_EQ(server.failure().record({}).evidence,
+            "rank 0 (local 0) on node0: exit status 7, 5.0 s after the start; all 100000 tasks ended this way");
+}
+
 TEST(MessageServer, ReleasesServersWhenTheWorkersHaveEnded) {
   MessageServer server = server_of(4, 2);
   const auto may_end = [&server] { return server.take(to_datagram(step::MessageType::may_i_end, token), now); };

@@ -2,6 +2,8 @@
 
 AMLDIST_TEST_STEPS=stepmgr   a slurmstepd of the job manages its steps
 AMLDIST_TEST_STEPS=async     and each srun is the one in asynchronous/, which starts its step by srun --async
+
+AMLDIST_TEST_SETTINGS="ProctrackType=proctrack/cgroup AuthType=auth/slurm": lines of slurm.conf for all clusters.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import os
 
 STEPS = os.environ.get("AMLDIST_TEST_STEPS", "")
 SETTINGS = {"SlurmctldParameters": "enable_stepmgr", "PrologFlags": "Contain"} if STEPS else {}
+SETTINGS |= dict(line.split("=", 1) for line in os.environ.get("AMLDIST_TEST_SETTINGS", "").split())
 
 
 def with_settings(arguments: tuple[str, ...]) -> list[str]:

@@ -14,6 +14,8 @@
 #include "launch/rendezvous/own_identity.hpp"
 #include "launch/rendezvous/rendezvous.hpp"
 #include "launch/rendezvous/stamp.hpp"
+#include "step/messages/srun_link.hpp"
+#include "step/messages/step_secret.hpp"
 
 namespace amldist::fuzz {
 namespace {
@@ -162,6 +164,10 @@ void try_input(std::string_view input) {
     const auto again = launch::Stamp::read([&text](std::string_view) { return std::optional(text); });
     require(text.empty() || (again && again->to_string() == text), "a stamp that is written is the same");
   }
+  constexpr std::size_t hexadecimal_digits = 64;
+  const std::string secret = step::read_secret(reader_of(table));
+  require(secret.empty() || secret.size() == hexadecimal_digits, "a secret is valid or it is not taken");
+  if (const auto link = step::read_srun_link(reader_of(table))) require(link->channel.port != 0, "srun has a port");
   try_step(step, table, map.empty() ? std::nullopt : std::optional<std::string>(map));
 }
 

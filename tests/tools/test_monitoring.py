@@ -228,7 +228,9 @@ def node():
             f'{folder}/tree;; *) exec {tool} "$@";; esac')
     (folder / "ids").touch()
     (folder / "ids").chmod(0o666)
-    yield folder
+    with subprocess.Popen(["sleep", "60"], user=NOBODY, cwd="/") as rank:
+        yield folder
+        rank.kill()
     shutil.rmtree(folder)
 
 
@@ -285,6 +287,31 @@ def test_a_folder_under_anothers_name_is_not_read(node):
     assert collect(node).returncode == 0
     assert [path.name for path in (node / "out").iterdir()] == ["aml-dist-check.prom"]
     assert (node / "ids").read_text().split() == ["0"]
+
+
+def test_root_looks_into_no_folder_of_a_users(node):
+    """Nor does a link there lead root anywhere, or a thousand folders in others' names take its time."""
+    (node / "secret/42.0").mkdir(parents=True)
+    (node / "secret").chmod(0o700)
+    (node / f"dev/aml-dist-{NOBODY}").rmdir()
+    (node / f"dev/aml-dist-{NOBODY}").symlink_to(node / "secret")
+    for user in range(100_000, 101_000):
+        (node / f"dev/aml-dist-{user}/42.0").mkdir(parents=True)
+    log = node / "calls"
+    env = {"PATH": f"{node}/bin:{os.environ['PATH']}", "AML_DIST": f"{node}/bin/aml-dist", "AML_DIST_TEXTFILES": f"{node}/out",
+           "AML_DIST_TRACE_ROOTS": f"{node}/dev", "AML_DIST_TEXTFILE_CONF": "/nonexistent"}
+    if not shutil.which("strace"):
+        pytest.skip("strace is not installed")
+    subprocess.run(["strace", "-f", "-qq", "-e", "trace=%file,setresuid,setreuid,setuid", "-o", log, MONITORING / "aml-dist-textfile"], env=env, check=True, timeout=60)
+    assert [path.name for path in (node / "out").iterdir()] == ["aml-dist-check.prom"]
+    became = set()
+    for line in log.read_text().splitlines():
+        process, _, call = line.partition(" ")
+        if str(NOBODY) in call and re.search(r"set(res|re)?uid\(", call):
+            became.add(process)
+        if re.search(rf"\"{node}/(dev/aml-dist-|secret)", call) and "execve" not in call:
+            assert process in became, line
+    assert became, "somebody looked"
 
 
 def test_lines_that_a_user_forged_are_dropped(node):

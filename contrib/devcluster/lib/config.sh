@@ -53,6 +53,7 @@ CONF
     if configless; then echo 'SlurmctldParameters=enable_configless'
     else echo "PlugStackConfig=$STATE/slurm/plugstack.conf"
     fi
+    if uses_slurms_key; then echo 'CredType=auth/slurm'; fi
     if accounting; then accounting_settings; fi
     if [[ -n ${P[gres]} ]]; then echo "GresTypes=${P[gres]%%:*}"; fi
 }
@@ -92,11 +93,21 @@ node_lines() {
 }
 
 write_cgroup_conf() {
-    # Without --conf TaskPlugin=task/cgroup nothing here uses cgroups. Older releases cannot switch them off; this setting needs the
+    # Unless --conf asks for them nothing here uses cgroups. Older releases cannot switch them off; this setting needs the
     # least. Newer ones have no task/cgroup for version 1.
     if extra_lines TaskPlugin | grep -q task/cgroup; then printf 'CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nConstrainRAMSpace=yes\n'
+    elif tracks_by_cgroup; then echo 'CgroupPlugin=cgroup/v1'
     elif at_least 23.11; then echo 'CgroupPlugin=disabled'; else echo 'CgroupPlugin=cgroup/v1'
     fi >"$STATE/slurm/cgroup.conf"
+}
+
+tracks_by_cgroup() { extra_lines ProctrackType | grep -q proctrack/cgroup; }
+
+# Under --conf AuthType=auth/slurm (23.11 on) all daemons share a key, and clients ask the daemon of their machine.
+uses_slurms_key() { extra_lines AuthType | grep -q auth/slurm; }
+
+write_slurms_key() {
+    if uses_slurms_key; then (umask 077; head -c 1024 /dev/urandom >"$STATE/slurm/slurm.key"); fi
 }
 
 # By default mpi/pmix uses a tree for fences without data, which does not connect the nodes if a step has fewer than
@@ -123,6 +134,7 @@ write_config() {
     write_slurm_conf
     write_topology_conf
     write_cgroup_conf
+    write_slurms_key
     write_mpi_conf
     write_gres_conf
     write_plugstack

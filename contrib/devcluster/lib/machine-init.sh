@@ -28,6 +28,29 @@ new_sysfs() {
 }
 [[ ! -d /sys/fs/cgroup ]] || new_sysfs
 
+# Every node's slurmd makes the same groups: each machine has a tree of its own. (teardown.sh removes it.)
+own_cgroups() {
+    local tree own file
+    for tree in /sys/fs/cgroup/*; do
+        [[ ! -L $tree && -w $tree/cgroup.procs ]] || continue
+        own=$tree/aml-devcluster-${state##*/}-$name
+        mkdir -p "$own"
+        for file in cpuset.cpus cpuset.mems; do [[ ! -e $own/$file ]] || cat "$tree/$file" >"$own/$file"; done
+        mount --bind "$own" "$tree"
+    done
+}
+! grep -qi '^ProctrackType=proctrack/cgroup' "$state/slurm/slurm.conf" || own_cgroups
+
+# Slurm's daemons answer their machine's clients at sockets there (auth/slurm).
+own_sockets() {
+    local folder
+    for folder in /run/slurm /run/slurmctld; do
+        mkdir -p "$folder"
+        mount -t tmpfs -o mode=0755 slurm "$folder"
+    done
+}
+[[ ! -e $state/slurm/slurm.key ]] || own_sockets
+
 # A missing file cannot be mounted over, and the host's /etc must not be changed.
 private_etc() {
     mount -t tmpfs -o mode=0755 etc "$me/mnt"

@@ -161,6 +161,21 @@ TEST_F(ConfigFile, RefusesStepsWhenItIsTooLong) {
   expect_refusal("over 65536 bytes");
 }
 
+TEST_F(ConfigFile, TakesAsManyPartitionsAsFitAndRefusesTenThousand) {
+  const auto lines = [](int partitions) {
+    std::string content;
+    for (int i = 0; i < partitions; ++i) content += "rdma.p" + std::to_string(i) + "=require\n";
+    return content;
+  };
+  write(lines(3000));
+  const auto fits = load();
+  EXPECT_EQ(fits.refusal, "");
+  EXPECT_EQ(fits.rdma_of_partition.size(), 3000U);
+  EXPECT_EQ(fits.rdma_of_partition.at("p2999"), RdmaPolicy::require);
+  write(lines(10'000));
+  expect_refusal("over 65536 bytes");
+}
+
 TEST_F(ConfigFile, RefusesStepsWhenItIsNoRegularFileAndDoesNotWaitForOne) {
   std::remove(path_.c_str());
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);

@@ -4,7 +4,7 @@
 #include <ctime>
 
 #include "base/text/text.hpp"
-#include "base/time/calendar_time.hpp"
+#include "base/time/tick_clock.hpp"
 #include "step/messages/control_message.hpp"
 #include "step/messages/rank_state.hpp"
 #include "step/messages/wait_shares.hpp"
@@ -25,6 +25,9 @@ constexpr seconds between_looks{1};
 constexpr seconds fresh_for{15};
 constexpr seconds patience_for_stacks{4};
 constexpr std::size_t most_told = 1U << 20;
+
+/// States tell ages, so any clock will do that does not jump.
+std::int64_t now_ns() noexcept { return static_cast<std::int64_t>(TickClock::monotonic_ns()); }
 
 std::string_view word_of(Writer writer) {
   if (writer == Writer::runs) return "runs";
@@ -75,7 +78,7 @@ HangDetector::Wish HangDetector::take_wait(std::string_view text, Clock::time_po
 
 void HangDetector::take_state(std::string_view text, Clock::time_point now) {
   const auto size = learns_ ? told_size(text, tasks_) : tasks_;
-  auto state = size ? parse_rank_state(text, *size, calendar_ns()) : std::nullopt;
+  auto state = size ? parse_rank_state(text, *size, now_ns()) : std::nullopt;
   if (!state || states_.size() >= most_told) return;
   const auto [known, is_new] = index_.try_emplace({state->rank, state->source}, states_.size());
   if (is_new) {
@@ -185,7 +188,7 @@ bool HangDetector::is_fresh(std::size_t state, Clock::time_point now) const {
 /// In a call, for half of the time that is a hang.
 bool HangDetector::does_anyone_wait(std::span<const Recording> recordings) const {
   return std::ranges::any_of(recordings, [&](const Recording& each) {
-    return longest_wait_ms(each, calendar_ns()) * 2 >= std::int64_t{seconds_} * 1000;
+    return longest_wait_ms(each, now_ns()) * 2 >= std::int64_t{seconds_} * 1000;
   });
 }
 
@@ -271,7 +274,7 @@ std::optional<HangDetector::Hang> HangDetector::look(Clock::time_point now) {
   diagnosis_ = found;
   // Ranks that have begun calls and compute meanwhile do not wait.
   if (!does_anyone_wait(recordings)) return std::nullopt;
-  const milliseconds waited((calendar_ns() - found->stall.since_ns) / 1'000'000);
+  const milliseconds waited((now_ns() - found->stall.since_ns) / 1'000'000);
   const milliseconds patience = patience_for(found->kind, seconds_);
   auto seen = waited - age_of_culprits(now);  // how long ago it was known that they had not come
   if (held_until_) seen = std::min(seen, std::chrono::duration_cast<milliseconds>(now - *held_until_));

@@ -16,15 +16,24 @@ constexpr seconds quiet{1};
 constexpr seconds between_questions{1};
 /// From the first sight of tasks: their node reported before it forked them, and repeats that until it is heard.
 constexpr seconds for_a_report{2};
-/// A healthy node starts a step well within a second.
-constexpr seconds for_a_start{8};
+/// A healthy node starts a step well within a second. Slurm's work grows with the square of the variables: ten thousand
+/// are two seconds of a processor, of which a busy node may have little.
+seconds time_to_start(std::size_t variables) {
+  constexpr seconds least{8};
+  constexpr seconds longest{600};
+  constexpr std::size_t most = 100'000;
+  constexpr std::size_t for_a_second = 2'000'000;
+  const std::size_t pairs = std::min(variables, most) * std::min(variables, most);
+  return std::min(longest, least + seconds(pairs / for_a_second));
+}
 constexpr seconds for_a_prolog{600};
 /// Nodes that Slurm is asked about, and that a sentence names.
 constexpr std::size_t most_named = 4;
 
 }  // namespace
 
-RollCall::RollCall(std::vector<std::string> hosts, Clock::time_point now) : changed_(now) {
+RollCall::RollCall(std::vector<std::string> hosts, Clock::time_point now, std::size_t variables)
+    : for_a_start_(time_to_start(variables)), changed_(now) {
   for (std::string& host : hosts) missing_.try_emplace(std::move(host));
 }
 
@@ -62,7 +71,7 @@ void RollCall::note(const std::string& host, NodePresence presence, Clock::time_
   if (presence == NodePresence::has_started && !node.started) node.started = now;
   if (absent && !node.absent_since) node.absent_since = now;
   if (!absent) node.absent_since.reset();
-  node.patience = presence == NodePresence::in_prolog ? for_a_prolog : for_a_start;
+  node.patience = presence == NodePresence::in_prolog ? for_a_prolog : for_a_start_;
 }
 
 RollCall::Fault RollCall::fault_of(const Missing& node, Clock::time_point now) {

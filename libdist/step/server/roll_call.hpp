@@ -30,8 +30,9 @@ enum class NodePresence {
 
 class RollCall {
  public:
-  /// `hosts`: the step's nodes, each once; empty: not known, and then nothing is found out.
-  RollCall(std::vector<std::string> hosts, Clock::time_point now);
+  /// `hosts`: the step's nodes, each once; empty: not known, and then nothing is found out. `variables`: of the step's
+  /// environment, which srun and slurmstepd compare each with each other before they start a task.
+  RollCall(std::vector<std::string> hosts, Clock::time_point now, std::size_t variables = 0);
 
   /// A node reports, for the first time or again. False for one that is not in the step.
   bool take(std::string_view host, Clock::time_point now);
@@ -66,6 +67,7 @@ class RollCall {
 
   std::map<std::string, Missing, std::less<>> missing_;
   std::set<std::string, std::less<>> present_;
+  std::chrono::seconds for_a_start_;  ///< to a node that is there
   Clock::time_point changed_;
   std::optional<Clock::time_point> asked_;
 };

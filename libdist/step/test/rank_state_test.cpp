@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/time/calendar_time.hpp"
+#include "jumping_clock.hpp"
 #include "step/server/hang_detector.hpp"
 #include "trace/diagnosis/hang_diagnosis.hpp"
 #include "trace/test/generated_programs.hpp"
@@ -306,6 +307,26 @@ TEST(HangDetector, CallsNobodyLateOfWhomItHasHeardNothingSince) {
     static_cast<void>(detector.take_wait("11000", now));
     EXPECT_FALSE(detector.look(now)) << "rank 1's state is " << i << " s old, and may have changed since";
   }
+}
+
+/// srun's time of day is set between what a node tells and srun's look.
+TEST(HangDetector, CountsByAClockThatNobodySets) {
+  const std::vector<Recording> waits = {traced_rank(0, 3), traced_rank(1, 0), traced_rank(2, 3), traced_rank(3, 3)};
+  const std::vector<Recording> hangs = {traced_rank(0, 70), traced_rank(1, 0), traced_rank(2, 70), traced_rank(3, 70)};
+  const auto found_in = [](const std::vector<Recording>& step, std::int64_t jump_s) {
+    HangDetector detector(60, 4);
+    Clock::time_point now = Clock::now();
+    bool found = false;
+    for (int i = 0; i < 60 && !found; ++i, now += seconds(1)) {
+      for (const Recording& each : step) detector.take_state(to_rank_state(each, calendar_ns()), now);
+      static_cast<void>(detector.take_wait("60000", now));
+      const testing::ClockJump jump(jump_s);
+      found = detector.look(now).has_value();
+    }
+    return found;
+  };
+  EXPECT_FALSE(found_in(waits, 3600)) << "forward";
+  EXPECT_TRUE(found_in(hangs, -3600)) << "back";
 }
 
 TEST(HangDetector, LeavesStepsAloneThatMoveOrCompute) {

@@ -34,6 +34,15 @@ TEST(RollCall, AsksAboutAFewNodesOnceTheOthersAreQuiet) {
   EXPECT_EQ(roll.to_ask(start + 2500ms).size(), 4U);
 }
 
+TEST(RollCall, HasPatienceWithALargeEnvironment) {
+  for (const auto& [variables, patience] : {std::pair(300U, 8s), {10'000U, 58s}, {4'000'000'000U, 600s}}) {
+    RollCall roll({"node1"}, start, variables);
+    roll.note("node1", absent, start);
+    EXPECT_FALSE(roll.verdict(start + patience - 1ms)) << variables;
+    EXPECT_TRUE(roll.verdict(start + patience)) << variables;
+  }
+}
+
 TEST(RollCall, JudgesANodeByWhatSlurmSaysAgainAndAgain) {
   struct Case {
     const char* what;

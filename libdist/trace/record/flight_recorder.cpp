@@ -14,6 +14,7 @@
 
 #include "base/text/text.hpp"
 #include "trace/record/record_format.hpp"
+#include "trace/record/this_boot.hpp"
 
 namespace amldist::trace {
 namespace {
@@ -36,18 +37,18 @@ void put(std::array<char, N>& field, std::string_view words) noexcept {
   field[length] = '\0';
 }
 
-/// Ticks and calendar time at one instant: the tightest of a few readings.
-ClockPoint clock_point(const TickClock& clock) noexcept {
+/// Ticks and a clock's nanoseconds at one instant: the tightest of a few readings.
+ClockPoint clock_point(const TickClock& clock, std::uint64_t (*nanoseconds)() noexcept) noexcept {
   constexpr int readings = 3;
   ClockPoint best = {};
   std::uint64_t narrowest = ~std::uint64_t{0};
   for (int i = 0; i < readings; ++i) {
     const std::uint64_t before = clock.now();
-    const std::uint64_t calendar = TickClock::realtime_ns();
+    const std::uint64_t moment = nanoseconds();
     const std::uint64_t width = clock.now() - before;
     if (width >= narrowest) continue;
     narrowest = width;
-    best = {before + width / 2, calendar};
+    best = {before + width / 2, moment};
   }
   return best;
 }
@@ -110,7 +111,8 @@ Result<FlightRecorder> FlightRecorder::create(const std::string& folder, const R
   capacity = std::bit_ceil(std::clamp(capacity, smallest_ring, largest_ring));
   const std::size_t bytes = file_bytes(capacity);
   FlightRecorder made;
-  const ClockPoint start = clock_point(made.clock_);
+  const std::uint64_t monotonic = TickClock::monotonic_ns();
+  const ClockPoint start = clock_point(made.clock_, TickClock::realtime_ns);
   const std::string source = owner.source == "amldist" ? "" : "." + owner.source;
   std::string path = concat({folder, "/", std::to_string(owner.rank), source, ".trace"});
   auto file = create_file(path, bytes);
@@ -132,6 +134,8 @@ Result<FlightRecorder> FlightRecorder::create(const std::string& folder, const R
   made.path_ = std::move(path);
   describe(*made.header_, owner, capacity);
   made.header_->created = start;
+  made.header_->created_monotonic_ns = monotonic;
+  made.header_->boot = this_boot();
   made.tick();
   std::atomic_ref(made.header_->magic).store(magic, std::memory_order_release);
   return made;
@@ -372,11 +376,12 @@ void FlightRecorder::fail(Ticket ticket, int status) noexcept {
 
 [[gnu::noinline]] void FlightRecorder::tick() noexcept {
   if (!on()) return;
-  const ClockPoint now = clock_point(clock_);
+  const ClockPoint now = clock_point(clock_, TickClock::monotonic_ns);
+  const std::uint64_t age = now.realtime_ns - header_->created_monotonic_ns;
   header_->latest_realtime_ns.store(
       0, std::memory_order_release);  // a reader that comes in between uses only the first point
   header_->latest_ticks.store(now.ticks, std::memory_order_release);
-  header_->latest_realtime_ns.store(now.realtime_ns, std::memory_order_release);
+  header_->latest_realtime_ns.store(header_->created.realtime_ns + age, std::memory_order_release);
 }
 
 void FlightRecorder::note(std::string_view sentence) noexcept {

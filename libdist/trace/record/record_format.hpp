@@ -8,7 +8,6 @@
 // A process may have several files: one per source of records, which are libamldist itself, MPI, NCCL and PyTorch. The
 // ids of their communicators tell them apart.
 //
-// Times are exact where a source makes calls from several threads, and for the first 500 calls or so in each tick of
 // Times are exact if a source makes calls from several threads, and for the first 500 calls or so in each tick of the
 // kernel's clock (1 to 10 ms). Of further calls in that tick the beginning may be recorded too early, by less than a
 // tick; a call that ends in the next tick is recorded without a length; any other end is exact. `enqueued` and
@@ -80,6 +79,10 @@ struct RecorderHeader {
   std::atomic<std::uint32_t> stacks_wanted;  ///< a process that wants the stacks of this one adds 1
   std::atomic<std::uint32_t>
       stacks_given;  ///< the number of the request that RANK.SOURCE.stack beside this file answers
+  /// CLOCK_MONOTONIC of the moment `created`. Later times continue the calendar of that moment by this clock, so that
+  /// none jumps when the time of day is set.
+  std::uint64_t created_monotonic_ns;
+  std::uint64_t boot;  ///< this_boot() of the writer; 0 in files of older writers
 };
 
 /// How the members of a communicator are given as ranks of the world.

@@ -21,6 +21,8 @@
 #include "base/text/tasks_per_node.hpp"
 #include "base/text/text.hpp"
 #include "base/time/calendar_time.hpp"
+#include "base/time/tick_clock.hpp"
+#include "trace/record/this_boot.hpp"
 
 namespace amldist::trace {
 namespace {
@@ -254,6 +256,8 @@ Recording describe(const RecorderHeader& header, const std::string& name) {
   recording.ending = ending <= static_cast<std::uint32_t>(Ending::aborted) ? Ending{ending} : Ending::none;
   const Calendar calendar(header);
   recording.created_ns = calendar.time_of(header.created.ticks);
+  const bool has_own_clock = header.boot == this_boot() && header.created_monotonic_ns <= TickClock::monotonic_ns();
+  recording.created_monotonic_ns = has_own_clock ? static_cast<std::int64_t>(header.created_monotonic_ns) : 0;
   recording.latest_ns = std::max(recording.created_ns, calendar.time_of(header.latest_ticks.load()));
   recording.recorded = header.recorded.load();
   return recording;
@@ -280,6 +284,11 @@ bool Recording::lacks_slots() const noexcept {
   return told || std::ranges::count(communicators, false, &CommunicatorRecord::closed) == communicator_slots;
 }
 
+std::int64_t Recording::present_ns() const noexcept {
+  if (created_monotonic_ns == 0) return calendar_ns();
+  return created_ns + (static_cast<std::int64_t>(TickClock::monotonic_ns()) - created_monotonic_ns);
+}
+
 Result<Recording> read_recording(int folder, const std::string& name, std::size_t newest) {
   // O_NONBLOCK: a FIFO with this name must not block the reader.
   const FileDescriptor file(::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
@@ -298,7 +307,7 @@ Result<Recording> read_recording(int folder, const std::string& name, std::size_
   recording.calls = read_calls(file.get(), header, newest);
   separate_reused_slots(recording);
   if (recording.source == "mpi") {
-    find_polled(recording, calendar_ns());
+    find_polled(recording, recording.present_ns());
     find_waits_in_background(recording);
   }
   return recording;
@@ -314,16 +323,20 @@ struct FoundFile {
 
 /// What a folder may cost: a user makes as many files as it likes, and links and holes make them large for nothing.
 constexpr std::size_t most_files = 1U << 16;
+constexpr std::size_t most_names = 1U << 18;  ///< that are looked at; links are several names of one file
 constexpr std::uint64_t most_bytes = std::uint64_t{4} << 30;
 constexpr std::size_t most_calls = std::size_t{1} << 21;  ///< kept of all files together: 200 MB
 constexpr std::size_t least_calls = 64;                   ///< kept of each file, whatever their number
+constexpr std::size_t most_problems = 16;                 ///< told one by one
 
 std::vector<FoundFile> find_files(DIR* open) {
   std::vector<FoundFile> files;
   std::set<std::pair<dev_t, ino_t>> seen;
-  while (const dirent* const entry = ::readdir(open)) {
+  std::size_t names = 0;
+  while (const dirent* const entry = names < most_names ? ::readdir(open) : nullptr) {
     std::string name = entry->d_name;
     if (!name.ends_with(".trace")) continue;
+    ++names;
     struct stat status = {};
     const bool is_known = ::fstatat(::dirfd(open), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
     if (is_known && !seen.emplace(status.st_dev, status.st_ino).second) continue;
@@ -359,6 +372,11 @@ Result<StepRecordings> read_step_recordings(const std::string& folder, std::size
   }
   std::ranges::sort(step.recordings, {}, [](const Recording& each) { return std::pair(each.rank, each.source); });
   std::ranges::sort(step.problems);
+  if (const std::size_t all = step.problems.size(); all > most_problems) {
+    step.problems.resize(most_problems);
+    step.problems.push_back(concat({std::to_string(all - most_problems), " more files of ", text::quote(folder),
+                                    " are not flight recorders either"}));
+  }
   if (read < files.size())
     step.problems.push_back(
         concat({text::quote(folder), " has ", std::to_string(files.size()), " recorders, of which ",

@@ -94,6 +94,7 @@ struct Recording {
   Writer writer = Writer::gone;
   recorder_format::Ending ending = recorder_format::Ending::none;
   std::int64_t created_ns = 0;
+  std::int64_t created_monotonic_ns = 0;           ///< by this node's clock; 0 if another node wrote it
   std::int64_t latest_ns = 0;                      ///< time of the last heartbeat
   std::uint64_t recorded = 0;                      ///< number of calls; the file has the newest of them
   std::optional<Habit> told_habit = std::nullopt;  ///< in what a node tells: of the oldest call that the rank waits in
@@ -111,6 +112,8 @@ struct Recording {
   [[nodiscard]] const CallRecord* unjudged_wait() const noexcept;
   /// Whether it may have communicators without a slot.
   [[nodiscard]] bool lacks_slots() const noexcept;
+  /// The present time as the writer counts it, which on the writer's own node does not jump.
+  [[nodiscard]] std::int64_t present_ns() const noexcept;
 };
 
 /// Reads `name` in the open folder `folder` (or AT_FDCWD), at most its `newest` calls.

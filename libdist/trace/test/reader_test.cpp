@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/os/file_descriptor.hpp"
 #include "scratch.hpp"
 #include "support.hpp"
 #include "trace/record/flight_recorder.hpp"
@@ -219,10 +220,34 @@ TEST(Reader, ReadsNoMoreThanFourGibibytesAndSaysSo) {
   }
   const auto step = read_step_recordings(folder.path());
   ASSERT_TRUE(step);
-  EXPECT_EQ(step->problems.size(), 1025U) << "1024 files that are no recorders, and the sentence about the rest";
+  ASSERT_EQ(step->problems.size(), 18U)
+      << "16 files that are no recorders, how many more, and the sentence about the rest";
+  EXPECT_TRUE(step->problems[16].starts_with("1008 more files of ")) << step->problems[16];
   EXPECT_TRUE(
       step->problems.back().ends_with("has 1100 recorders, of which 1024 were read: the limits are 65536 files "
                                       "and 4 GiB"))
+      << step->problems.back();
+}
+
+/// What a user can make in a folder of memory: root's metrics service looks there as that user, with a limit on memory.
+TEST(Reader, ReadsSomeOfAHundredThousandRecordersAndSaysSo) {
+  const ScratchFolder folder;
+  auto recorder = FlightRecorder::create(folder.path(), {"42.0", 0, 4, 0, "node1"}, 16);
+  ASSERT_TRUE(recorder);
+  constexpr int many = 100'000;
+  for (int i = 1; i <= many; ++i) {
+    const std::string name = folder / ("x" + std::to_string(i) + ".trace");
+    const FileDescriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    ASSERT_TRUE(file);
+  }
+  const auto step = read_step_recordings(folder.path());
+  ASSERT_TRUE(step);
+  EXPECT_EQ(step->recordings.size(), 1U) << "0.trace";
+  ASSERT_EQ(step->problems.size(), 18U);
+  EXPECT_TRUE(step->problems[16].starts_with("65519 more files of ")) << step->problems[16];
+  EXPECT_TRUE(
+      step->problems.back().ends_with("has 100001 recorders, of which 65536 were read: the limits are 65536 "
+                                      "files and 4 GiB"))
       << step->problems.back();
 }
 

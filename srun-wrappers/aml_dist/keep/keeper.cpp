@@ -21,6 +21,7 @@
 #include "base/text/hostlist.hpp"
 #include "base/text/text.hpp"
 #include "base/time/calendar_time.hpp"
+#include "base/time/clock.hpp"
 #include "launch/option/spec.hpp"
 #include "shared/allocation.hpp"
 #include "shared/exit_status.hpp"
@@ -320,7 +321,7 @@ class Keeper {
                           .grace = options_.grace,
                           .folder = folder_},
                          signals_, say);
-    const std::int64_t began = now_s();
+    const auto began = Clock::now();
     auto end = watched.run();
     if (users_record) ::setenv(step::end_record_variable, users_record->c_str(), 1);
     else ::unsetenv(step::end_record_variable);
@@ -330,7 +331,7 @@ class Keeper {
     for (const std::string& node : end->gone) {
       if (end->is_out) std::erase(job_.nodes, node);
     }
-    Start start = judge(*end, now_s() - began);
+    Start start = judge(*end, std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - began).count());
     start.at_limit = start.cause == Cause::done && is_after_stop();
     if (watches_progress()) {
       const std::string after = progress();

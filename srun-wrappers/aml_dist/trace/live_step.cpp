@@ -98,7 +98,7 @@ void print_states(const TracedStep& step) {
   const auto processes = ProcessTable::read();
   for (Recording recording : step.recordings) {
     recording.totals = trace::totals_of(recording.pid, processes);
-    std::printf("%c%s", state_mark, step::to_rank_state(recording, calendar_ns()).c_str());
+    std::printf("%c%s", state_mark, step::to_rank_state(recording, recording.present_ns()).c_str());
   }
 }
 

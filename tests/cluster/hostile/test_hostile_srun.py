@@ -7,11 +7,25 @@ import re
 
 import pytest
 from cluster import Cluster
+from conftest import NAME, PLUGIN, RELEASE
 from test_faults import Background, wait_until
 
 #: The form in which Slurm passes options to the nodes, for an srun that does not know them.
 OPTION = "_SLURM_SPANK_OPTION_aml_dist_aml_dist"
 RECORD = "1;step=1.0;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,1,2))"
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A cluster of its own, on which credentials live for two minutes, as is Slurm's default: of ten thousand variables srun and
+    slurmstepd compare each with each other before a task starts, which takes two seconds of a processor without our plugin."""
+    name = f"{NAME}-hs"[-16:].lstrip("-")
+    own = Cluster(name, 2)
+    started = own.devcluster("start", "--nodes", "2", "--restart", "--plugin", PLUGIN, *(["--release", RELEASE] if RELEASE else []),
+                             "--conf", f"AuthInfo=socket=/run/aml-devcluster/{name}/munge/socket,cred_expire=120")
+    assert started.status == 0, str(started)
+    yield own
+    assert own.devcluster("stop").status == 0
 
 
 @pytest.fixture
@@ -106,3 +120,17 @@ def test_two_users_with_the_same_name_folder_and_second(cluster, workdir):
     assert ports[0] != ports[1]
     assert (workdir / "record").read_text().count('"cause":"rank_exit"') == 1, "the other's file is not written to"
     assert sum("record" in (workdir / f"out-{user}").read_text() for user in ("alice", "bob")) == 1, "who could not write is told"
+
+
+def ends_of_steps(cluster: Cluster) -> int:
+    """Requests to end a step that slurmctld has had."""
+    done = cluster.run("sdiag")
+    return sum(int(count) for count in re.findall(r"REQUEST_(?:CANCEL_JOB_STEP|KILL_JOB)\s.*?count:(\d+)", done.out))
+
+
+def test_a_refusal_of_all_nodes_is_one_request(cluster, workdir):
+    """No node can listen on the port that the user names, or have the device that the user asks for; both say so."""
+    before = ends_of_steps(cluster)
+    done = cluster.run("timeout -k 5 40 srun --overcommit -w node[1-2] -N2 -n8 --aml-dist=pytorch,rdma=require sleep 20", user="alice")
+    assert done.status not in (0, 124, 137), str(done)
+    assert ends_of_steps(cluster) - before <= 1, cluster.run("sdiag").out

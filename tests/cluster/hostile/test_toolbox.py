@@ -7,6 +7,7 @@ import time
 
 import pytest
 from cluster import Cluster, Finished
+from conftest import NAME, PLUGIN, RELEASE
 
 STEP = "srun -N2 -n4 --aml-dist=pytorch"
 SHOW = "bash -c 'echo ran $RANK of $WORLD_SIZE'"
@@ -140,3 +141,23 @@ def test_an_array_of_steps_that_race(cluster):
     assert done.status == 0 and len(lines) == 120 and len(ports) == 30, (time.monotonic() - began, str(done))
     for port in ports:
         assert sorted(line[1] for line in lines if line[5] == port) == ["0", "1", "2", "3"], port
+
+
+@pytest.fixture
+def with_gpus():
+    """Nodes whose GPUs Slurm hands out."""
+    own = Cluster(f"{NAME}-gp"[-16:].lstrip("-"), 2)
+    started = own.devcluster("start", "--nodes", "2", "--restart", "--gres", "gpu:4", "--plugin", PLUGIN, *(["--release", RELEASE] if RELEASE else []))
+    assert started.status == 0, str(started)
+    yield own
+    assert own.devcluster("stop").status == 0
+
+
+@pytest.mark.parametrize("asks, told", [("", ""), ("--gres=gpu:1", "0")])
+def test_slurm_says_which_gpus_are_the_steps(with_gpus, asks, told):
+    """The variable by which root picks from the kernel's log what it tells about a failed task. (SLURM_JOB_GPUS is the user's: it was read
+    too, and told of other users' GPUs.)"""
+    done = with_gpus.run("export SLURM_STEP_GPUS=0-3 SLURM_JOB_GPUS=0-3; "
+                         f"srun -w node1 {asks} --aml-dist=pytorch bash -c 'echo own: $SLURM_STEP_GPUS; echo job: $SLURM_JOB_GPUS'", user="alice")
+    own, job = done.out.splitlines()
+    assert own.split() == ["own:", *told.split()] and job == "job: 0-3", str(done)
