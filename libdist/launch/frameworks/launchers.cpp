@@ -353,10 +353,12 @@ std::string script_of(std::span<const std::string> words) {
   return words.empty() ? std::string() : words.front();
 }
 
-std::optional<LauncherCommand> find_launcher_in_script(std::string_view text, bool is_for_shell) {
-  const std::string_view first = text.substr(0, text.find('\n'));
-  const auto interpreter = text::split(first.substr(first.find_last_of("/ ") + 1), ' ').front();
-  return is_for_shell || (first.starts_with("#!") && is_shell(interpreter)) ? find_launcher(text) : std::nullopt;
+std::optional<LauncherCommand> find_launcher_in_script(std::string_view script, bool is_for_shell) {
+  const std::string_view first = script.substr(0, script.find('\n'));
+  const auto interpreter = text::shell_commands(first.starts_with("#!") ? first.substr(2) : "");
+  const auto words = interpreter.empty() ? Words() : without_fronts(Words(interpreter.front()));  // behind env
+  const bool names_shell = !words.empty() && is_shell(base_name(words.front()));
+  return is_for_shell || names_shell ? find_launcher(script) : std::nullopt;
 }
 
 namespace {

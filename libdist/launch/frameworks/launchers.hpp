@@ -60,7 +60,7 @@ struct StepShape {
 [[nodiscard]] std::string script_of(std::span<const std::string> words);
 
 /// The launcher in the text of a file, if it is a script for a shell.
-[[nodiscard]] std::optional<LauncherCommand> find_launcher_in_script(std::string_view text, bool is_for_shell);
+[[nodiscard]] std::optional<LauncherCommand> find_launcher_in_script(std::string_view script, bool is_for_shell);
 
 /// What becomes of a step whose tasks are launchers. An error: the step must not start, since several worlds would run
 /// or wait for each other. A text: a warning, for what may be meant. An empty text: nothing to say. `environment` is
