@@ -118,7 +118,7 @@ def test_copies_of_one_task_are_warned_of(cluster, programs):
 @pytest.mark.parametrize("way", ["{} salloc -Q", "salloc -Q --aml-dist=pytorch"])
 def test_real_daemons_of_launchers_have_no_numbers(cluster, launcher, way):
     """orted, and Hydra's proxies (AMLDIST_PEER_MPICH: a folder with MPICH), which start the ranks of the second node."""
-    path = f"export PATH={os.environ.get('AMLDIST_PEER_MPICH', '/opt/peer-mpich')}/bin:$PATH; cd /"
+    path = f"export PATH=$PATH:{os.environ.get('AMLDIST_PEER_MPICH', '/opt/peer-mpich')}/bin; cd /"
     if cluster.run(f"{path}; command -v {launcher.split()[0]}").status != 0:
         pytest.skip(f"no {launcher.split()[0]}")
     rank = "echo =$RANK=$WORLD_SIZE=$AMLDIST_STEP_SECRET=${OMPI_COMM_WORLD_RANK-$PMI_RANK}="
