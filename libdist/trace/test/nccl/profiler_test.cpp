@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -354,6 +356,7 @@ INSTANTIATE_TEST_SUITE_P(Versions, NcclProfilerBehind,
 /// The file that NCCL's own Inspector writes; empty: none.
 std::string inspector_dump(const ScratchFolder& folder) {
   std::string all;
+  if (!std::filesystem::exists(folder / "dump")) return all;
   for (const auto& each : std::filesystem::recursive_directory_iterator(folder / "dump")) {
     std::ifstream file(each.path());
     if (each.is_regular_file()) all.append(std::istreambuf_iterator<char>(file), {});
@@ -399,17 +402,22 @@ TEST(NcclProfilerChain, FeedsTheRealInspector) {
       ::setenv("AMLDIST_NCCL_PROFILER", inspector, 1);
       ::setenv("NCCL_INSPECTOR_ENABLE", "1", 1);
       ::setenv("NCCL_INSPECTOR_DUMP_DIR", (folder / "dump").c_str(), 1);
-      ::setenv("NCCL_INSPECTOR_REQUIRE_KERNEL_TIMING", "0", 1);
+      ::setenv("NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS", "10000", 1);
       const Nccl nccl(version);
       int mask = 0;
       void* const context = nccl.init(9, 2, 0, &mask);
       nccl.call(context, 9, 0);  // ours
       enqueue_on_device(nccl, context);
+      for (int i = 0; i < 500 && inspector_dump(folder).empty(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
       nccl.table().finalize(context);
       return (mask & (1 << 1)) != 0 && (mask & (1 << 6)) != 0 && (mask & (1 << 9)) != 0;
     });
     const std::string dump = inspector_dump(folder);
-    EXPECT_NE(dump.find("AllReduce"), std::string::npos) << version << ": " << dump;
+    EXPECT_NE(dump.find(R"("coll":"AllReduce","coll_sn":1,"coll_msg_size_bytes":4194304)"), std::string::npos)
+        << version << ": " << dump;
+    EXPECT_NE(dump.find(R"("coll_timing_source":"kernel_gpu")"), std::string::npos)
+        << "its parents are its own: " << dump;
     EXPECT_EQ(recorded(folder, 0).calls.size(), 1U) << version;
   }
 }
