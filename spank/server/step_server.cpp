@@ -24,6 +24,7 @@
 #include "spank/server/hang_report.hpp"
 #include "spank/server/job_comment.hpp"
 #include "spank/server/message_server.hpp"
+#include "spank/slurm/accounting.hpp"
 #include "spank/slurm/output.hpp"
 #include "spank/slurm/slurm_api.hpp"
 #include "step/messages/control_message.hpp"
@@ -276,6 +277,7 @@ class ServerThread {
       return write_hang_report(step, hang.report);
     });
     const std::string line = concat({hang.sentence, hang.place.empty() ? "" : concat({"; it is in ", hang.place}),
+                                     hang.cause.empty() ? "" : concat({"; ", hang.cause}),
                                      file.empty() ? "" : concat({"; its stack is in ", file})});
     const std::string_view what = hang.is_busy ? "busy: " : "hang: ";
     if (!is_srun()) log_for_administrator(concat({"step ", step, ", whose srun does not answer: ", what, line}));
@@ -316,6 +318,13 @@ class ServerThread {
 
   [[nodiscard]] bool settled() const { return Clock::now() - *first_at_ >= settling; }
 
+  /// " by alice", where accounting knows it; slurmctld does not tell.
+  [[nodiscard]] std::string by_whom() const {
+    const std::string who =
+        step::clean_cause(in_child([&] { return canceller_of_job(step_.job_id).value_or(""); }), 64);
+    return who.empty() ? "" : concat({" by ", who});
+  }
+
   /// What ended the step, if that was Slurm.
   [[nodiscard]] std::optional<step::EndRecord> end_by_slurm() const {
     if (at_limit_) return ended_by_slurm(Cause::time_limit, "the step's time limit was reached");
@@ -336,11 +345,19 @@ class ServerThread {
       case JobEnd::node_lost:
         return ended_by_slurm(Cause::node_down, "a node of the job does not answer any more, or could not be started");
       case JobEnd::cancelled:
-        return ended_by_slurm(Cause::cancelled, "the job was cancelled (scancel, or Ctrl-C in srun)");
+        return ended_by_slurm(Cause::cancelled,
+                              concat({"the job was cancelled", by_whom(), " (scancel, or Ctrl-C in srun)"}));
       case JobEnd::requeued:
         break;
     }
     return ended_by_slurm(Cause::cancelled, "the job was put back into the queue");
+  }
+
+  /// A step that hangs because a rank lost a process ends so, too.
+  [[nodiscard]] step::EndRecord with_memory_note(step::EndRecord end) const {
+    const std::string& note = server_.failure().memory_note();
+    if (!note.empty()) end.evidence += concat({"; before, ", note});
+    return end;
   }
 
   [[nodiscard]] static step::EndRecord ended_by_slurm(Cause cause, std::string_view what) {
@@ -350,7 +367,7 @@ class ServerThread {
   void decide() {
     decided_ = true;
     if (!server_.failure().stands()) return;
-    if (const auto end = end_by_slurm()) return record(*end, false);
+    if (auto end = end_by_slurm()) return record(with_memory_note(std::move(*end)), false);
     const bool kills = is_srun() && (step_.kills_on_bad_exit ? *step_.kills_on_bad_exit
                                                              : slurmctld_answers_ && kills_on_bad_exit_by_default());
     record(server_.failure().record({!ended_, kills, is_srun()}));

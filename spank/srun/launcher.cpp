@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/os/environment.hpp"
+#include "base/os/whole_file.hpp"
 #include "base/text/text.hpp"
 #include "base/time/calendar_time.hpp"
 #include "fabric/report/verdict.hpp"
@@ -211,12 +212,29 @@ void remove_outer_step() {
   for (const auto& change : leftovers.changes()) ::unsetenv(change.name.c_str());
 }
 
+/// A script does what its author knows, so what it starts is warned of and never refused.
+void warn_of_script(const launch::Spec& spec, const launch::StepShape& step, const std::vector<std::string>& command) {
+  constexpr std::size_t most = std::size_t{64} << 10;
+  const std::string file = launch::script_of(command);
+  if (file.empty()) return;
+  const bool is_for_shell = file != command.front();
+  const auto launcher = launch::find_launcher_in_script(read_file_start(file, most), is_for_shell);
+  if (!launcher) return;
+  const auto warning = check_launcher(spec, step, *launcher, own_variable);
+  const std::string& sentence = warning ? *warning : warning.error().message;
+  if (!sentence.empty()) tell_user(concat({text::quote(file), ": ", sentence}));
+}
+
 /// For a step whose program is a launcher: its tasks must not be several worlds. Warns where that may be meant.
 Result<void> refuse_several_worlds(const launch::Spec& spec, const launch::TaskMap& map, const Handle& handle) {
-  const auto launcher = launch::find_launcher(std::span<const std::string>(handle.command()));
-  if (!launcher) return {};
-  const auto warning =
-      check_launcher(spec, {map.size(), map.nodes(), map.most_tasks_on_a_node()}, *launcher, own_variable);
+  const auto command = handle.command();
+  const launch::StepShape step{map.size(), map.nodes(), map.most_tasks_on_a_node()};
+  const auto launcher = launch::find_launcher(std::span<const std::string>(command));
+  if (!launcher) {
+    warn_of_script(spec, step, command);
+    return {};
+  }
+  const auto warning = check_launcher(spec, step, *launcher, own_variable);
   if (!warning) return warning.error();
   if (!warning->empty()) tell_user(*warning);
   return {};

@@ -18,6 +18,8 @@
 #include "base/text/tasks_per_node.hpp"
 #include "base/text/text.hpp"
 #include "base/time/clock.hpp"
+#include "step/cause/kernel_log.hpp"
+#include "step/cause/task_cause.hpp"
 #include "step/messages/control_message.hpp"
 #include "step/messages/rank_state.hpp"
 #include "step/messages/wait_shares.hpp"
@@ -327,10 +329,27 @@ class WatchThread {
       const auto rank = text::to_number(word, most_tasks);
       const bool is_here = rank && (node_.has_launchers || std::ranges::find(node_.ranks, *rank) != node_.ranks.end());
       if (!is_here) continue;
+      send_cause(static_cast<std::uint32_t>(*rank));
       const auto stack = ask([&] { return stack_of_rank(node_, static_cast<std::uint32_t>(*rank)); });
       if (!stack || stack->empty()) continue;
       watcher().send(to_datagram(step::Subject::stack, concat({word, ";", *stack}), token()));
     }
+  }
+
+  /// Before its stack, so that it comes in time.
+  void send_cause(std::uint32_t rank) {
+    const auto own = std::ranges::find(node_.ranks, rank);
+    const auto index = static_cast<std::size_t>(own - node_.ranks.begin());
+    if (node_.has_launchers || own == node_.ranks.end() || !node_.memory_group) return;
+    step::TaskEnd task{.host = node_.host,
+                       .group = node_.memory_group(index),
+                       .log_was_read = kernel_log_.is_open(),
+                       .log = kernel_log_.read(),
+                       .now_us = step::kernel_clocks_us()};
+    if (task.group) task.memory = read_memory_use(*task.group);
+    const auto cause = find_lost_process(task);
+    if (cause)
+      watcher().send(to_datagram(step::Subject::cause, concat({std::to_string(rank), ";", cause->text}), token()));
   }
 
   static constexpr milliseconds busy_pause{1000};
@@ -345,6 +364,7 @@ class WatchThread {
   step::NodeSocket srun_;
   milliseconds pause_ = idle_pause();
   Clock::time_point shares_sent_ = Clock::now();
+  step::KernelLog kernel_log_ = step::KernelLog::open_at_end();
   std::optional<step::NodeSocket> stand_in_;
   int unanswered_ = 0;  ///< questions to the user's files, one after the other
   int silences_ = 0;    ///< without an answer, one after the other

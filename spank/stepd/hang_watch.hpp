@@ -4,11 +4,14 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/os/answer_as_user.hpp"
 #include "base/os/quiet_thread.hpp"
+#include "step/cause/memory_group.hpp"
 #include "step/messages/srun_link.hpp"
 
 namespace amldist::spank {
@@ -22,10 +25,12 @@ struct WatchedNode {
   std::string host;
   std::vector<std::uint32_t> ranks;   ///< of this node's tasks
   std::vector<pid_t> processes = {};  ///< of each of them
-  bool has_launchers = false;         ///< its tasks start the ranks, and number them
-  std::uint32_t size = 0;             ///< tasks of the step
-  std::uint32_t seconds = 0;          ///< hang=
-  std::uint16_t stand_in_port = 0;    ///< of this node's stand-in; 0: it is on another node, or there is none
+  /// Where the kernel counts the memory of a task, by its local number; nullopt: not known, or not yet.
+  std::function<std::optional<step::MemoryGroup>(std::size_t)> memory_group = {};
+  bool has_launchers = false;       ///< its tasks start the ranks, and number them
+  std::uint32_t size = 0;           ///< tasks of the step
+  std::uint32_t seconds = 0;        ///< hang=
+  std::uint16_t stand_in_port = 0;  ///< of this node's stand-in; 0: it is on another node, or there is none
 };
 
 /// Reads the recorders in a child with the user's rights: they are his files. Sends no signal to a task.

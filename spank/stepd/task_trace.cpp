@@ -170,6 +170,7 @@ void watch_for_hangs(const NodeStart& node, const Handle& handle, HangWatchers& 
                   .host = plan->host,
                   .ranks = plan->ranks,
                   .processes = watchers.tasks,
+                  .memory_group = [&node](std::size_t task) { return memory_group_of(node.tasks.tasks.at(task)); },
                   .has_launchers = plan->step.spec.launch == launch::Launch::per_node,
                   .size = plan->step.placement.map.size(),
                   .seconds = plan->trace.hang,

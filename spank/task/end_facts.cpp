@@ -1,12 +1,9 @@
 #include "spank/task/end_facts.hpp"
 
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <csignal>
-#include <ctime>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -20,25 +17,9 @@
 namespace amldist::spank {
 namespace {
 
-/// In a container slurmstepd knows its tasks by other numbers than the kernel's log does.
-bool has_kernels_process_numbers() {
-  constexpr std::string_view first_namespace = "pid:[4026531836]";  // PROC_PID_INIT_INO of linux/proc_ns.h
-  std::array<char, 64> name{};
-  const ssize_t length = ::readlink("/proc/self/ns/pid", name.data(), name.size());
-  return length > 0 && std::string_view(name.data(), static_cast<std::size_t>(length)) == first_namespace;
-}
-
 std::uint32_t process_number(const Handle& handle) {
   const auto pid = handle.number(S_TASK_PID, "S_TASK_PID");
-  return pid && has_kernels_process_numbers() ? *pid : 0;
-}
-
-std::uint64_t microseconds_of(clockid_t clock) {
-  constexpr std::uint64_t million = 1'000'000;
-  constexpr std::uint64_t thousand = 1000;
-  timespec now = {};
-  ::clock_gettime(clock, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * million + static_cast<std::uint64_t>(now.tv_nsec) / thousand;
+  return pid && step::has_kernels_process_numbers() ? *pid : 0;
 }
 
 /// Slurm sets or removes this variable for each step. SLURM_JOB_GPUS it leaves as the user exported it: that would tell
@@ -78,7 +59,7 @@ std::vector<step::Cause> causes_of(StepdSession& session, const Handle& handle, 
                     .group = memory_group_of(local ? session.node.tasks.tasks.at(*local) : nullptr),
                     .log_was_read = session.kernel_log.is_open(),
                     .log = session.kernel_log.read(),
-                    .now_us = {microseconds_of(CLOCK_MONOTONIC), microseconds_of(CLOCK_MONOTONIC_RAW)},
+                    .now_us = step::kernel_clocks_us(),
                     .gpus = own_gpus(handle),
                     .address_space = address_space(handle),
                     .user = std::move(findings)};

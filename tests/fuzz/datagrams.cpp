@@ -41,9 +41,10 @@ void check_end(std::string_view datagram, step::ServerRelease& release) {
 void check_words(std::string_view datagram) {
   if (const auto word = step::parse_message_type(datagram, token))
     require(to_datagram(*word, token).size() <= step::longest_datagram, "");
-  for (const step::Subject subject : {step::Subject::record, step::Subject::address, step::Subject::waits,
-                                      step::Subject::state, step::Subject::wants_stacks, step::Subject::stack,
-                                      step::Subject::shares, step::Subject::stand_in, step::Subject::stop_in}) {
+  for (const step::Subject subject :
+       {step::Subject::record, step::Subject::address, step::Subject::waits, step::Subject::state,
+        step::Subject::wants_stacks, step::Subject::stack, step::Subject::cause, step::Subject::shares,
+        step::Subject::stand_in, step::Subject::stop_in}) {
     const auto text = parse_text(subject, datagram, token);
     if (text) require(to_datagram(subject, *text, token) == datagram, "a text is carried unchanged");
   }

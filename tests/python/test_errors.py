@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import PACKAGE
+from conftest import LIBRARY, PACKAGE
 
 STEP = "990000017.0"
 FOLDER = pathlib.Path(f"/dev/shm/aml-dist-{os.geteuid()}")
@@ -107,6 +107,56 @@ def test_a_folder_that_others_may_read_is_not_used(left):
     run("raise RuntimeError('x')")
     assert not left.exists()
     shutil.rmtree(f"/tmp/aml-dist-{os.geteuid()}/{STEP}", ignore_errors=True)
+
+
+# ---- fatal signals, which libamldist notes ----
+
+FAULTS = IN_STEP | {"AMLDIST_LIBRARY": str(LIBRARY)}
+C = "import ctypes, json\nc = ctypes.CDLL(None)\n"
+THROWER = """#include <stdexcept>
+#include <thread>
+extern "C" void throws() { std::thread([] { throw std::runtime_error("CUDA error\\x1b[2J: device-side assert triggered"); }).join(); }
+"""
+
+
+@pytest.mark.parametrize("program, said", [
+    (C + "def step():\n    ctypes.string_at(0)\nstep()", ["segmentation fault", "", "train.py", "5", "step"]),
+    (C + "c.__assert_fail(b'loss > 0', b'kernel.c', 12, b'backward')", ["abort", "python3: kernel.c:12: backward: Assertion `loss > 0' failed.", "train.py",
+                                                                       "4", "<module>"]),
+    (C + "import threading\nt = threading.Thread(target=lambda: c.abort())\nt.start(); t.join()", ["abort", "", "train.py", "5", "<lambda>"]),
+    ("import faulthandler, os\nfaulthandler.enable()\nos.abort()", ["abort", "", "train.py", "4", "<module>"]),
+    (C + "c.malloc.restype = ctypes.c_void_p\nc.free(ctypes.c_void_p(c.malloc(20) + 8))", None),
+    (C + "import os\nif os.fork() == 0: ctypes.string_at(0)\nos.wait()\nraise RuntimeError('worker')", ["segmentation fault", "", "train.py", "5", "<module>"]),
+], ids=["segfault", "assert", "thread", "faulthandler", "heap", "child"])
+def test_a_fatal_signal_leaves_its_words_and_its_place(left, tmp_path, program, said):
+    done = run(program, FAULTS, file=tmp_path / "train.py")
+    assert done.returncode in (-6, -11, 1), done
+    found = fields(left)
+    assert "faulthandler" not in program or "Fatal Python error: Aborted" in done.stderr, "what was there is done, too: " + done.stderr
+    if said is None:
+        assert found[0] == "abort" and "invalid pointer" in found[1], found
+    else:
+        assert [found[0], found[1].replace(pathlib.Path(sys.executable).name, "python3"), pathlib.Path(found[2]).name, *found[3:]] == said, found
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="there is no compiler")
+def test_a_cpp_exception_that_nobody_catches(left, tmp_path):
+    (tmp_path / "thrower.cpp").write_text(THROWER)
+    subprocess.run(["g++", "-shared", "-fPIC", "-o", tmp_path / "thrower.so", tmp_path / "thrower.cpp", "-pthread"], check=True)
+    done = run(C + f"ctypes.CDLL('{tmp_path}/thrower.so').throws()", FAULTS, file=tmp_path / "train.py")
+    assert done.returncode == -6 and "terminate called after throwing" in done.stderr, done
+    assert fields(left)[:2] == ["std::runtime_error", "CUDA error?[2J: device-side assert triggered"]
+
+
+@pytest.mark.parametrize("env", [{}, FAULTS | {"AMLDIST_LIBRARY": "/no/such.so"}, IN_STEP | {"AMLDIST_LIBRARY": "/dev/null"}], ids=["no step", "missing", "none"])
+def test_faults_without_a_step_or_the_library_leave_nothing(left, env):
+    done = run(C + "c.abort()", env)
+    assert done.returncode == -6 and done.stderr == "" and not left.exists()
+
+
+def test_a_signal_from_outside_leaves_nothing(left):
+    run(C + "import subprocess, os, time\nsubprocess.run(['kill', '-SEGV', str(os.getpid())])\ntime.sleep(5)", FAULTS)
+    assert not left.exists()
 
 
 def test_the_pth_file_installs_it(left):

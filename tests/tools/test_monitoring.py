@@ -205,6 +205,38 @@ def test_every_panel_shows_what_the_tools_wrote(tmp_path):
     assert {each["metric"]["node"]: each["value"][1] for each in shown["Worst result of each node"]}["sick"] == "3"
     assert ("ib.state", "sick") in {(each["metric"]["check"], each["metric"]["node"]) for each in shown["Checks that are not well"]}
     assert [(each["metric"]["rank"], each["value"][1]) for each in shown["Who is waited for"]] == [("2", "3")]
+    assert {each["metric"]["rank"] for each in shown["Bus bandwidth"]} == {"0", "1", "2", "3"}
+
+
+def samples(text: str) -> dict[str, dict[str, float]]:
+    """Values by series and rank."""
+    found: dict[str, dict[str, float]] = {}
+    for line in text.splitlines():
+        if match := re.fullmatch(r'(aml_dist_[a-z_]+)\{.*rank="(\d+)".*\} (\S+)', line):
+            found.setdefault(match[1], {})[match[2]] = float(match[3])
+    return found
+
+
+def test_bytes_calls_times_and_bandwidth_of_each_rank(tmp_path):
+    """Twenty calls in 0.5 s, 4 MiB each, in 4 ms; rank 2 comes 3.5 ms late."""
+    for rank in range(4):
+        recorder = working(rank, 4, 20)
+        recorder.latest = 500_000_000
+        for call in recorder.calls:
+            call.start = call.sequence * 10_000_000 + (3_500_000 if rank == 2 else 0)
+            call.end = call.sequence * 10_000_000 + 4_000_000
+        recorder.write(tmp_path / "42.0")
+    done = subprocess.run([TOOL, "trace", tmp_path / "42.0", "--format", "openmetrics"], capture_output=True, text=True, env={})
+    found = samples(done.stdout)
+    assert found["aml_dist_trace_calls_per_second"] == pytest.approx(dict.fromkeys("0123", 40), rel=0.01), done.stdout
+    assert found["aml_dist_trace_bytes_per_second"] == pytest.approx(dict.fromkeys("0123", 40 * 4 * 2**20), rel=0.01)
+    assert found["aml_dist_trace_time_in_calls"] == pytest.approx({"0": 0.16, "1": 0.16, "2": 0.02, "3": 0.16}, rel=0.01)
+    bus = 1.5 * 4 * 2**20 / 4e-3  # an all-reduce of four
+    assert found["aml_dist_trace_bus_bytes_per_second"] == pytest.approx({"0": bus, "1": bus, "2": 8 * bus, "3": bus}, rel=0.01)
+    assert 'operation="allreduce"' in done.stdout and 'source="amldist"' in done.stdout
+    if shutil.which("promtool"):
+        checked = subprocess.run(["promtool", "check", "metrics"], input=done.stdout.replace("# EOF\n", ""), capture_output=True, text=True)
+        assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 # ---------------------------------------------------------------------------------------------- the textfile collector

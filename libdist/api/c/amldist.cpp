@@ -9,6 +9,7 @@
 #include "base/text/text.hpp"
 #include "launch/option/spec.hpp"
 #include "launch/rendezvous/own_identity.hpp"
+#include "step/cause/fault_note.hpp"
 
 namespace {
 
@@ -51,4 +52,8 @@ int amldist_check_option(const char* text) {
     if (!spec) return spec.error();
     return {};
   });
+}
+
+int amldist_report_faults(int traceback_signal, int traceback_file) {
+  return amldist::step::note_faults(traceback_signal, traceback_file) ? 1 : 0;
 }

@@ -162,7 +162,10 @@ bool append_line(const std::string& path, std::string_view line) {
       ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0600));
   struct stat status = {};
   if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
-  return ::write(file.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size());
+  const ssize_t written = ::write(file.get(), line.data(), line.size());
+  if (written == static_cast<ssize_t>(line.size())) return true;
+  if (written > 0) static_cast<void>(::ftruncate(file.get(), status.st_size));  // the disk is full
+  return false;
 }
 
 }  // namespace amldist

@@ -256,6 +256,19 @@ std::optional<std::string_view> line_of_shell(Words words) {
   return std::nullopt;
 }
 
+/// The command behind assignments and what else stands before it; empty: none.
+Words without_fronts(Words words) {
+  while (!words.empty()) {
+    const auto* const front = std::ranges::find(fronts, base_name(words.front()), &Front::program);
+    if (is_assignment(words.front())) words = words.subspan(1);
+    else if (front != fronts.end()) words = behind(*front, words);
+    else break;
+  }
+  return words;
+}
+
+bool is_shell(std::string_view name) { return has_word("bash sh dash zsh ksh", name); }
+
 bool is_number(std::string_view text) { return text::to_number(text, UINT32_MAX).has_value(); }
 
 /// Whether a command of a line asks for the number of its task: `[ $SLURM_PROCID = 0 ]`, `if ((RANK)); then`.
@@ -308,17 +321,11 @@ Error several_worlds(const StepShape& step, const LauncherCommand& command) {
 }  // namespace
 
 std::optional<LauncherCommand> find_launcher(std::span<const std::string> words) {
-  while (!words.empty()) {
-    const std::string_view name = base_name(words.front());
-    const auto* const front = std::ranges::find(fronts, name, &Front::program);
-    if (is_assignment(words.front())) words = words.subspan(1);
-    else if (front != fronts.end()) words = behind(*front, words);
-    else break;
-  }
+  words = without_fronts(words);
   if (words.empty()) return std::nullopt;
   const std::string_view name = base_name(words.front());
   if (name.starts_with("python")) return launcher_of_python(words);
-  if (has_word("bash sh dash zsh ksh", name)) {
+  if (is_shell(name)) {
     const auto line = line_of_shell(words);
     return line ? find_launcher(*line) : std::nullopt;
   }
@@ -337,9 +344,43 @@ std::optional<LauncherCommand> find_launcher(std::string_view shell_line) {
   return std::nullopt;
 }
 
+std::string script_of(std::span<const std::string> words) {
+  words = without_fronts(words);
+  if (words.empty()) return {};
+  if (!is_shell(base_name(words.front()))) return words.front().find('/') != std::string::npos ? words.front() : "";
+  if (line_of_shell(words)) return {};
+  words = behind_options(words.subspan(1), "-o -O --rcfile --init-file");
+  return words.empty() ? std::string() : words.front();
+}
+
+std::optional<LauncherCommand> find_launcher_in_script(std::string_view script, bool is_for_shell) {
+  const std::string_view first = script.substr(0, script.find('\n'));
+  const auto interpreter = text::shell_commands(first.starts_with("#!") ? first.substr(2) : "");
+  const auto words = interpreter.empty() ? Words() : without_fronts(Words(interpreter.front()));  // behind env
+  const bool names_shell = !words.empty() && is_shell(base_name(words.front()));
+  return is_for_shell || names_shell ? find_launcher(script) : std::nullopt;
+}
+
+namespace {
+
+/// mpirun and its like, whose processes inherit the numbers of the one task that started them.
+std::string warn_of_copies(const Spec& spec, const LauncherCommand& command) {
+  constexpr std::string_view leaves_rank = "mpirun mpiexec orterun prterun oshrun mpirun_rsh";
+  const auto processes = text::to_number(command.processes, UINT32_MAX);
+  if (!has_word(leaves_rank, command.name) || !processes || *processes < 2 || spec.launch == Launch::per_node)
+    return {};
+  const std::string number = std::to_string(*processes);
+  return concat({"1 task, which would start ", number, " processes (", command.name,
+                 "), each of them with RANK=0 and WORLD_SIZE=1: leave ", command.name, " out and use -n", number,
+                 spec.kind == Kind::mpi ? ", or use launch=per-node" : ""});
+}
+
+}  // namespace
+
 Result<std::string> check_launcher(const Spec& spec, const StepShape& step, const LauncherCommand& command,
                                    const EnvironmentReader& environment) {
-  if (step.tasks == 1 || command.is_guarded || spec.kind == Kind::ray) return std::string();
+  if (command.is_guarded || spec.kind == Kind::ray) return std::string();
+  if (step.tasks == 1) return warn_of_copies(spec, command);
   const bool per_node = spec.launch == Launch::per_node;
   const bool is_torch = command.nodes_variable == of_torchrun;
   const bool meets = command.has_meeting_point || (is_torch && environment("PET_RDZV_ENDPOINT"));

@@ -49,11 +49,18 @@ struct StepShape {
 };
 
 /// The launcher that a command starts, also behind env, numactl, nsys, uv run, conda run and their like, in `bash -c`
-/// and as `python -m`; nullopt: no known one. By names alone: what a script starts is not seen. Pure.
+/// and as `python -m`; nullopt: no known one. By names alone. Pure.
 [[nodiscard]] std::optional<LauncherCommand> find_launcher(std::span<const std::string> words);
 
 /// The same for a line that a shell reads.
 [[nodiscard]] std::optional<LauncherCommand> find_launcher(std::string_view shell_line);
+
+/// The file that such a command runs, which may be a script for a shell: "job.sh" of `bash job.sh` and of `env A=b
+/// ./job.sh`; empty: there is none.
+[[nodiscard]] std::string script_of(std::span<const std::string> words);
+
+/// The launcher in the text of a file, if it is a script for a shell.
+[[nodiscard]] std::optional<LauncherCommand> find_launcher_in_script(std::string_view script, bool is_for_shell);
 
 /// What becomes of a step whose tasks are launchers. An error: the step must not start, since several worlds would run
 /// or wait for each other. A text: a warning, for what may be meant. An empty text: nothing to say. `environment` is

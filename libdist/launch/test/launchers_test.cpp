@@ -110,6 +110,43 @@ constexpr StepShape one_task;
 constexpr StepShape eight = {8, 1, 8};
 constexpr StepShape two_nodes = {2, 2, 1};
 
+TEST(Launchers, AreFoundInScripts) {
+  const auto file_of = [](const std::vector<std::string>& words) { return script_of(words); };
+  EXPECT_EQ(file_of({"env", "A=b", "./job.sh", "x"}), "./job.sh");
+  EXPECT_EQ(file_of({"timeout", "60", "bash", "-e", "job.sh"}), "job.sh");
+  EXPECT_EQ(file_of({"sh", "-c", "job.sh"}), "") << "a line";
+  EXPECT_EQ(file_of({"python3", "job.sh"}), "");
+  EXPECT_EQ(file_of({"bash"}), "");
+  EXPECT_EQ(file_of({}), "");
+  const auto launcher = [](std::string_view text, bool is_for_shell = false) {
+    const auto found = find_launcher_in_script(text, is_for_shell);
+    return found ? std::string(found->name) : "-";
+  };
+  EXPECT_EQ(launcher("#!/bin/bash\n#SBATCH -N2\ncd /data\nexec torchrun train.py\n"), "torchrun");
+  EXPECT_EQ(launcher("#!/usr/bin/env bash\ntorchrun train.py\n"), "torchrun");
+  EXPECT_EQ(launcher("#! /bin/sh -e\nmpirun -np 2 x\n"), "mpirun");
+  EXPECT_EQ(launcher("torchrun train.py\n"), "-") << "not for a shell";
+  EXPECT_EQ(launcher("torchrun train.py\n", true), "torchrun");
+  EXPECT_EQ(launcher("#!/usr/bin/python3\ntorchrun train.py\n"), "-");
+  EXPECT_EQ(launcher("\x7f"
+                     "ELF torchrun"),
+            "-");
+  EXPECT_EQ(launcher(""), "-");
+}
+
+TEST(Launchers, CopiesOfOneTaskAreWarnedOf) {
+  EXPECT_EQ(checked("pytorch", one_task, "mpirun -np 4 python train.py"),
+            "warned: 1 task, which would start 4 processes (mpirun), each of them with RANK=0 and WORLD_SIZE=1: leave "
+            "mpirun out and use -n4");
+  EXPECT_EQ(checked("mpi", one_task, "mpiexec.hydra -n 2 ./program"),
+            "warned: 1 task, which would start 2 processes (mpiexec), each of them with RANK=0 and WORLD_SIZE=1: leave "
+            "mpiexec out and use -n2, or use launch=per-node");
+  for (const auto* const fine : {"mpirun -np 1 x", "mpirun x", "torchrun --nproc_per_node=8 x.py", "srun -n 4 x",
+                                 "[ $RANK = 0 ] && mpirun -np 4 x"})
+    EXPECT_EQ(checked("pytorch", one_task, fine), "") << fine;
+  EXPECT_EQ(checked("mpi,launch=per-node", one_task, "mpirun -np 4 x"), "");
+}
+
 TEST(Launchers, StepsOfSeveralWorldsAreRefusedInASentence) {
   struct Case {
     const char* option;

@@ -8,8 +8,8 @@
 namespace amldist::step {
 namespace {
 
-constexpr std::array<std::string_view, 9> words = {"none",   "out_of_memory", "exception", "peer", "space",
-                                                   "killed", "fact",          "unhealthy", "link"};
+constexpr std::array<std::string_view, 10> words = {"none",   "out_of_memory", "exception", "peer", "space",
+                                                    "killed", "fact",          "unhealthy", "link", "lost_process"};
 
 bool is_plain(char c) noexcept { return c >= ' ' && c < 0x7f; }
 

@@ -24,6 +24,7 @@ struct Cause {
     fact,           ///< what may explain it: "its address space is limited to 8 GiB (ulimit -v)"
     unhealthy,      ///< the kernel reports about this node: "the kernel reports Xid 79 for GPU ..."
     link,           ///< or about its network
+    lost_process,   ///< the kernel killed a process of the task long ago, or the task lives on
   };
   Kind kind = Kind::none;
   std::string text = {};

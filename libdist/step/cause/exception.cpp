@@ -11,7 +11,6 @@ namespace {
 
 using text::concat;
 
-constexpr std::string_view own_head = "amldist-error 1";
 constexpr std::size_t own_lines = 7;
 constexpr std::size_t longest_line_number = 9;
 
@@ -45,7 +44,7 @@ Cause cause_of(const Exception& exception) {
 
 std::optional<Cause> parse_own(std::string_view content, MonotonicSeconds time) {
   const auto lines = text::split(content, '\n');
-  if (lines.size() < own_lines || lines[0] != own_head || lines[2].empty()) return std::nullopt;
+  if (lines.size() < own_lines || lines[0] != exception_file_head || lines[2].empty()) return std::nullopt;
   const auto written = text::to_number(lines[1], time.last);
   if (!written || *written < time.first) return std::nullopt;
   return cause_of({lines[2], lines[3], lines[4], lines[5], lines[6]});
@@ -113,7 +112,7 @@ std::optional<Cause> parse_elastic(std::string_view content) {
 std::optional<Cause> parse_exception(std::string_view content, MonotonicSeconds time) {
   const auto first = content.find_first_not_of(" \n\t");
   std::optional<Cause> cause;
-  if (content.starts_with(own_head)) cause = parse_own(content, time);
+  if (content.starts_with(exception_file_head)) cause = parse_own(content, time);
   else if (first != std::string_view::npos && content[first] == '{') cause = parse_elastic(content);
   return cause && !cause->text.empty() ? cause : std::nullopt;  // nothing of it may be printable
 }

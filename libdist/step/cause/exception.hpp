@@ -22,6 +22,8 @@ struct MonotonicSeconds {
   std::uint64_t first = 0;
   std::uint64_t last = std::uint64_t{1} << 40;
 };
+/// First line of the package's file.
+inline constexpr std::string_view exception_file_head = "amldist-error 1";
 /// As much as is read of either file.
 inline constexpr std::size_t longest_error_file = std::size_t{64} << 10;
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <ctime>
 #include <map>
 
 #include "base/text/text.hpp"
@@ -220,6 +221,24 @@ std::vector<NodeEvent> find_node_events(std::span<const KernelRecord> records) {
       if (auto event = parse(record)) events.push_back(std::move(*event));
   }
   return events;
+}
+
+std::array<std::uint64_t, 2> kernel_clocks_us() noexcept {
+  constexpr std::uint64_t million = 1'000'000;
+  constexpr std::uint64_t thousand = 1000;
+  const auto microseconds_of = [](clockid_t clock) {
+    timespec now = {};
+    ::clock_gettime(clock, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * million + static_cast<std::uint64_t>(now.tv_nsec) / thousand;
+  };
+  return {microseconds_of(CLOCK_MONOTONIC), microseconds_of(CLOCK_MONOTONIC_RAW)};
+}
+
+bool has_kernels_process_numbers() noexcept {
+  constexpr std::string_view first_namespace = "pid:[4026531836]";  // PROC_PID_INIT_INO of linux/proc_ns.h
+  std::array<char, 64> name{};
+  const ssize_t length = ::readlink("/proc/self/ns/pid", name.data(), name.size());
+  return length > 0 && std::string_view(name.data(), static_cast<std::size_t>(length)) == first_namespace;
 }
 
 KernelLog KernelLog::open_at_end(const char* path) noexcept {

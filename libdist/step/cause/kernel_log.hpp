@@ -9,6 +9,7 @@
 //   EXT4-fs (sda1): Remounting filesystem read-only
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -52,6 +53,12 @@ struct NodeEvent {
 /// From records in their order.
 [[nodiscard]] std::vector<OomKill> find_oom_kills(std::span<const KernelRecord> records);
 [[nodiscard]] std::vector<NodeEvent> find_node_events(std::span<const KernelRecord> records);
+
+/// Microseconds since boot by the two clocks of which the log's is one.
+[[nodiscard]] std::array<std::uint64_t, 2> kernel_clocks_us() noexcept;
+
+/// Whether this process knows others by the numbers that the log has: not in a container.
+[[nodiscard]] bool has_kernels_process_numbers() noexcept;
 
 /// The kernel's log from the moment that it is opened. Reading never waits.
 class KernelLog {

@@ -63,17 +63,30 @@ bool was_counted(const TaskEnd& end) {
   return end.group && is_of_step(end.group->path) && end.memory && end.memory->kills > 0;
 }
 
-std::string describe_memory(const OomKill* kill, const TaskEnd& end) {
+/// "the step may use 300 GiB on this node and used it".
+std::string describe_limit(const OomKill* kill, const TaskEnd& end) {
   const bool of_node = kill != nullptr && kill->is_of_node;
-  std::string limit =
-      of_node ? concat({end.host, " had no memory left"}) : std::string("the limit of its cgroup was reached");
-  if (!of_node && end.memory && end.memory->limit) {
-    limit = concat(
-        {"the ", end.memory->whose, " may use ", describe_bytes(*end.memory->limit), " on this node and used it"});
-  }
-  if (kill == nullptr) return limit;
-  return concat({limit, "; its largest process was ", std::to_string(kill->pid), " ", kill->name, " (",
-                 describe_bytes(kill->bytes), ")"});
+  if (of_node) return concat({end.host, " had no memory left"});
+  if (!end.memory || !end.memory->limit) return "the limit of its cgroup was reached";
+  return concat(
+      {"the ", end.memory->whose, " may use ", describe_bytes(*end.memory->limit), " on this node and used it"});
+}
+
+std::string describe_process(const OomKill& kill) {
+  return concat({std::to_string(kill.pid), " ", kill.name, " (", describe_bytes(kill.bytes), ")"});
+}
+
+std::string describe_memory(const OomKill* kill, const TaskEnd& end) {
+  const std::string limit = describe_limit(kill, end);
+  return kill == nullptr ? limit : concat({limit, "; its largest process was ", describe_process(*kill)});
+}
+
+/// "12 s before", "41 min before".
+std::string describe_age(std::uint64_t age_us) {
+  constexpr std::uint64_t seconds_in_minute = 60;
+  const std::uint64_t seconds = age_us / second_us;
+  return seconds < 2 * seconds_in_minute ? concat({std::to_string(seconds), " s before"})
+                                         : concat({std::to_string(seconds / seconds_in_minute), " min before"});
 }
 
 /// Whether it is certain that the kernel did not kill the task for want of memory.
@@ -131,6 +144,21 @@ std::optional<Cause> find_limit(const TaskEnd& end) {
 
 }  // namespace
 
+std::optional<Cause> find_lost_process(const TaskEnd& end) {
+  if (!end.group || !is_of_step(end.group->path)) return std::nullopt;
+  const auto kills = find_oom_kills(end.log);
+  const auto kill = std::find_if(kills.rbegin(), kills.rend(), [&](const OomKill& each) {
+    return (end.pid == 0 || each.pid != end.pid) && is_in(each.group, end.group->path);
+  });
+  const bool is_known = kill != kills.rend();
+  if (!is_known && !was_counted(end)) return std::nullopt;
+  const std::string which =
+      is_known ? concat({"its process ", describe_process(*kill), " ", describe_age(age_of(kill->time_us, end))})
+               : std::string("a process of it");
+  return Cause{Cause::Kind::lost_process, clean_cause(concat({"the kernel killed ", which, ", for want of memory: ",
+                                                              describe_limit(is_known ? &*kill : nullptr, end)}))};
+}
+
 std::vector<Cause> find_causes(const TaskEnd& end) {
   const auto events = find_node_events(end.log);
   std::vector<Cause> out;
@@ -139,6 +167,7 @@ std::vector<Cause> find_causes(const TaskEnd& end) {
     if (cause && out.size() < most_causes && std::ranges::none_of(out, same)) out.push_back(*cause);
   };
   add(find_memory(end));
+  if (out.empty() || out.front().kind != Cause::Kind::out_of_memory) add(find_lost_process(end));
   add(find_event(events, end, false));
   add(end.user.exception);
   add(find_event(events, end, true));

@@ -29,6 +29,10 @@ struct TaskEnd {
   UserFindings user = {};
 };
 
+/// A process of this task that the kernel killed for want of memory, while the task lived on: "the kernel killed its
+/// process 8123 python (211 GiB) 41 min before, for want of memory: the step may use ...".
+[[nodiscard]] std::optional<Cause> find_lost_process(const TaskEnd& end);
+
 /// At most FailureReport::most_causes, the most telling first; each of another kind.
 [[nodiscard]] std::vector<Cause> find_causes(const TaskEnd& end);
 

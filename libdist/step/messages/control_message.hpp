@@ -26,6 +26,7 @@
 //   aml-dist;1;00c0ffee00c0ffee;waits;61200                       to srun
 //   aml-dist;1;00c0ffee00c0ffee;shares;node2 2:0:40:612:612:r1=9  to srun: the text of wait_shares.hpp
 //   aml-dist;1;00c0ffee00c0ffee;wants-stacks;2,0                  from srun
+//   aml-dist;1;00c0ffee00c0ffee;cause;2;the kernel killed ...      to srun: what may be why that rank does not come
 //   aml-dist;1;00c0ffee00c0ffee;stack;2;0;thread 1234 ...         to srun, in pieces
 //
 // Rank 0's node has a stand-in, which the nodes tell the same when srun does not answer any more. It tells srun its
@@ -71,7 +72,7 @@ enum class MessageType {
 [[nodiscard]] std::optional<MessageType> parse_message_type(std::string_view datagram, std::uint64_t token);
 
 /// Messages that carry a text.
-enum class Subject { record, address, waits, state, wants_stacks, stack, shares, stand_in, here, stop_in };
+enum class Subject { record, address, waits, state, wants_stacks, stack, shares, stand_in, here, stop_in, cause };
 
 [[nodiscard]] std::string to_datagram(Subject subject, std::string_view text, std::uint64_t token);
 /// The text inside `datagram`; nullopt for a datagram that to_datagram(subject, ..., token) cannot have written.

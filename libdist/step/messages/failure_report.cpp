@@ -191,6 +191,7 @@ void FirstFailure::take(const FailureReport& report) {
   }
   const bool in_step = alike_.empty() || report.rank < alike_.size();
   if (!in_step) return;
+  note_memory(report);
   if (!is_failure(report.wait_status)) return take_unfinished(report);
   if (!first_ || is_earlier_cause(report)) {
     first_ = report;
@@ -201,6 +202,18 @@ void FirstFailure::take(const FailureReport& report) {
   if (!counts || alike_[report.rank]) return;
   alike_[report.rank] = true;
   ++alike_count_;
+}
+
+void FirstFailure::note_memory(const FailureReport& report) {
+  using enum Cause::Kind;
+  if (!memory_note_.empty()) return;
+  for (const Cause::Kind kind : {lost_process, out_of_memory}) {
+    const auto* const text = report.text_of(kind);
+    if (text == nullptr) continue;
+    memory_note_ = concat({"rank ", std::to_string(report.rank), " (local ", std::to_string(report.local_rank), ") on ",
+                           report.host, ": ", kind == out_of_memory ? "out of memory: " : "", *text});
+    return;
+  }
 }
 
 /// Keeps the first task that ended with status 0 without MPI_Finalize. One that ended inside a call, or later than the
@@ -286,7 +299,7 @@ std::string end_with_cause(const FailureReport& report) {
 std::string node_words(const FailureReport& report) {
   using enum Cause::Kind;
   std::string out;
-  for (const Cause::Kind kind : {fact, unhealthy, link})
+  for (const Cause::Kind kind : {fact, lost_process, unhealthy, link})
     if (const auto* const text = report.text_of(kind)) out += concat({"; ", *text});
   return out;
 }

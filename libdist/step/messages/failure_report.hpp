@@ -104,11 +104,16 @@ class FirstFailure {
   [[nodiscard]] const std::string& refusing_node() const noexcept { return refused_by_; }
   [[nodiscard]] bool is_refused() const noexcept { return !refused_by_.empty(); }
 
+  /// Of a step that Slurm ended: what the first rank that ran out of memory, or lost a process, told of it: "rank 5
+  /// (local 1) on node3: the kernel killed its process ...". Empty: no rank has.
+  [[nodiscard]] const std::string& memory_note() const noexcept { return memory_note_; }
+
   /// The same as a record without step and time. Only valid if stands() is true.
   [[nodiscard]] EndRecord record(const RestOfStep& rest) const;
 
  private:
   void take_unfinished(const FailureReport& report);
+  void note_memory(const FailureReport& report);
   [[nodiscard]] bool is_earlier_cause(const FailureReport& report) const;
   [[nodiscard]] bool has_unfinished_cause() const;
   [[nodiscard]] bool is_cancelled(const RestOfStep& rest) const;
@@ -119,6 +124,7 @@ class FirstFailure {
   std::optional<FailureReport> first_;
   std::optional<FailureReport> unfinished_;  ///< ended with status 0 without MPI_Finalize, no later than first_
   std::string refused_by_;
+  std::string memory_note_;
   std::vector<bool> alike_;  ///< ranks that ended in the same way as the first
   std::size_t alike_count_ = 0;
 };

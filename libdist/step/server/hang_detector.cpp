@@ -4,7 +4,9 @@
 #include <ctime>
 
 #include "base/text/text.hpp"
+#include "base/time/calendar_time.hpp"
 #include "base/time/tick_clock.hpp"
+#include "step/cause/cause.hpp"
 #include "step/messages/control_message.hpp"
 #include "step/messages/rank_state.hpp"
 #include "step/messages/wait_shares.hpp"
@@ -113,6 +115,14 @@ void HangDetector::take_stack(std::string_view text) {
   stacks_.insert_or_assign(static_cast<std::uint32_t>(*rank), std::move(stack));
 }
 
+/// "2;the kernel killed its process ...".
+void HangDetector::take_cause(std::string_view text) {
+  const auto end = text.find(';');
+  const auto rank = text::to_number(text.substr(0, end), tasks_);
+  if (!rank || end == std::string_view::npos || !is_cause_text(text.substr(end + 1))) return;
+  causes_.insert_or_assign(static_cast<std::uint32_t>(*rank), std::string(text.substr(end + 1)));
+}
+
 void HangDetector::take_shares(std::string_view text, Clock::time_point now) {
   if (named_) return;
   auto ranks = parse_wait_shares(text, tasks_);
@@ -139,6 +149,10 @@ std::optional<std::string> HangDetector::take(std::string_view datagram, std::ui
   }
   if (const auto stack = parse_text(Subject::stack, datagram, token)) {
     take_stack(*stack);
+    return std::string();
+  }
+  if (const auto cause = parse_text(Subject::cause, datagram, token)) {
+    take_cause(*cause);
     return std::string();
   }
   return std::nullopt;
@@ -249,6 +263,7 @@ bool HangDetector::have_stacks_come(Clock::time_point now) {
     asked_at_ = now;
     asked_ = ranks_to_ask(*diagnosis_);
     stacks_.clear();
+    causes_.clear();
   }
   const auto wanted = static_cast<std::size_t>(std::ranges::count(asked_, ',')) + 1;
   return stacks_.size() >= wanted || now - *asked_at_ >= patience_for_stacks;
@@ -289,12 +304,15 @@ std::optional<HangDetector::Hang> HangDetector::look(Clock::time_point now) {
 }
 
 HangDetector::Hang HangDetector::hang(milliseconds waited, bool is_busy) const {
-  Hang hang{is_busy, trace::sentence(*diagnosis_, static_cast<std::uint64_t>(waited.count() / 1000)), place(), {}, {},
-            report()};
+  Hang hang{
+      is_busy, trace::sentence(*diagnosis_, static_cast<std::uint64_t>(waited.count() / 1000)), place(), {}, {}, {},
+      report()};
   const auto& culprits = diagnosis_->stall.missing;
   if (culprits.empty()) return hang;
   hang.rank = culprits.front().rank;
   hang.node = std::string(culprits.front().host());
+  const auto cause = causes_.find(*hang.rank);
+  if (cause != causes_.end()) hang.cause = cause->second;
   return hang;
 }
 
@@ -336,6 +354,7 @@ std::string HangDetector::report() const {
         concat({"  rank ", std::to_string(each.rank), " (local ", std::to_string(each.local_rank), ") on ", each.host,
                 ", ", each.source, ": ", word_of(each.writer), calls.empty() ? ", in no call" : calls, "\n"});
   }
+  for (const auto& [rank, cause] : causes_) text += concat({"\nrank ", std::to_string(rank), ": ", cause, "\n"});
   for (const auto& [rank, stack] : stacks_) text += concat({"\nrank ", std::to_string(rank), ":\n", stack});
   return text;
 }

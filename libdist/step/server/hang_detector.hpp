@@ -45,6 +45,7 @@ class HangDetector {
   [[nodiscard]] Wish take_wait(std::string_view text, Clock::time_point now);
   void take_state(std::string_view text, Clock::time_point now);
   void take_stack(std::string_view text);
+  void take_cause(std::string_view text);
   void take_shares(std::string_view text, Clock::time_point now);
 
   /// Takes any message of a node that watches; the reply, empty for none. nullopt: it is about something else.
@@ -60,6 +61,7 @@ class HangDetector {
     std::string place;     ///< "train_step at train.py:33": the rank that is waited for; empty: not known, or several
     std::optional<std::uint32_t> rank;  ///< the first that is waited for
     std::string node;                   ///< its host
+    std::string cause;                  ///< what its node says may be why it does not come; empty: nothing
     std::string report;                 ///< the whole: states of all ranks, all stalls, stacks
   };
   [[nodiscard]] std::optional<Hang> look(Clock::time_point now);
@@ -102,6 +104,7 @@ class HangDetector {
   std::vector<Marks> marks_;                                            ///< of each of states_
   std::map<std::pair<std::uint32_t, std::string>, std::size_t> index_;  ///< in states_, by rank and source
   std::map<std::uint32_t, std::string> stacks_;
+  std::map<std::uint32_t, std::string> causes_;
   std::optional<trace::HangDiagnosis> diagnosis_;  ///< of states that may have changed since
   std::optional<Clock::time_point> since_;         ///< when the diagnosis was first reached
   std::optional<Clock::time_point> last_look_;

@@ -255,6 +255,27 @@ TEST(RankState, NamesTheCulpritsOfGeneratedPrograms) {
   EXPECT_GE(right * 100, hangs * 97);
 }
 
+TEST(HangDetector, SaysWhatTheNodeTellsOfTheCulprit) {
+  const std::string cause = "the kernel killed its process 8123 python (211 GiB) 61 s before, for want of memory";
+  const std::string hostile = "1;" + std::string("the kernel\nkilled");
+  for (const auto& [text, told] :
+       {std::pair{"1;" + cause, cause}, std::pair{"2;" + cause, std::string()}, std::pair{hostile, std::string()},
+        std::pair{"4;" + cause, std::string()}, std::pair{"1;" + std::string(longest_cause + 1, 'x'), std::string()}}) {
+    HangDetector detector(10, 4);
+    std::vector<Recording> step = {traced_rank(0, 12), traced_rank(1, 0), traced_rank(2, 12), traced_rank(3, 12)};
+    std::optional<HangDetector::Hang> hang;
+    Clock::time_point now = Clock::now();
+    for (int i = 0; i < 30 && !hang; ++i, now += seconds(1)) {
+      for (const Recording& each : step) detector.take_state(to_rank_state(each, calendar_ns()), now);
+      static_cast<void>(detector.take_wait("12000", now));
+      static_cast<void>(detector.take(to_datagram(Subject::cause, text, 7), 7, now));
+      hang = detector.look(now);
+    }
+    ASSERT_TRUE(hang);
+    EXPECT_EQ(hang->cause, told) << text;
+  }
+}
+
 TEST(HangDetector, NamesTheOneThatHasNotCome) {
   HangDetector detector(10, 4);
   const auto hang =

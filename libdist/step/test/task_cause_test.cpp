@@ -74,6 +74,48 @@ TEST(OutOfMemory, NamesLimitAndLargestProcess) {
   EXPECT_EQ(cause_of(end_of(SIGKILL, log)), EndRecord::Cause::out_of_memory);
 }
 
+TEST(LostProcess, IsToldOfARankThatLivesOn) {
+  const auto log = records(oom_lines(group, 9000), 61 * second);
+  TaskEnd alive = end_of(0, log);
+  EXPECT_EQ(find_lost_process(alive)->text,
+            "the kernel killed its process 9000 python (211 GiB) 61 s before, for want of memory: the step may use 300 "
+            "GiB on this node and used it");
+  alive.pid = 9000;
+  EXPECT_FALSE(find_lost_process(alive)) << "the task itself";
+  TaskEnd closed = end_of(0);
+  EXPECT_FALSE(find_lost_process(closed));
+  closed.memory->kills = 1;
+  EXPECT_EQ(find_lost_process(closed)->text,
+            "the kernel killed a process of it, for want of memory: the step may use 300 GiB on this node and used it");
+  closed.group = MemoryGroup{true, "/user.slice"};
+  EXPECT_FALSE(find_lost_process(closed)) << "others are in that group, too";
+  const auto other = records(oom_lines("/slurm/uid_0/job_1/step_0/task_1", 9000), 61 * second);
+  EXPECT_FALSE(find_lost_process(end_of(0, other)));
+}
+
+TEST(LostProcess, LongAgoIsTheCauseOfNothingButIsTold) {
+  const auto log = records(oom_lines(group, 9000), 41 * 60 * second);
+  EXPECT_EQ(cause_of(end_of(failed, log)), EndRecord::Cause::rank_exit);
+  EXPECT_EQ(
+      line_of(end_of(failed, log)),
+      "first failure: rank 5 (local 1) on node3: exit status 1, 12.3 s after the start; the kernel killed its process "
+      "9000 python (211 GiB) 41 min before, for want of memory: the step may use 300 GiB on this node and used it");
+}
+
+TEST(LostProcess, IsKeptForAStepThatSlurmEnds) {
+  FirstFailure failure(8);
+  const auto take = [&](std::uint32_t rank, const TaskEnd& end) {
+    failure.take({FailureReport::Kind::failed, rank, 1, end.wait_status, 1, end.host, {}, find_causes(end)});
+  };
+  take(4, end_of(SIGTERM));
+  EXPECT_EQ(failure.memory_note(), "");
+  take(5, end_of(SIGTERM, records(oom_lines(group, 9000), 41 * 60 * second)));
+  EXPECT_TRUE(failure.memory_note().starts_with("rank 5 (local 1) on node3: the kernel killed its process 9000 python"))
+      << failure.memory_note();
+  take(6, end_of(SIGKILL, records(oom_lines(group))));
+  EXPECT_TRUE(failure.memory_note().starts_with("rank 5 ")) << "the first";
+}
+
 TEST(OutOfMemory, OfAChildExplainsTheRanksOwnEnd) {
   const auto log = records(oom_lines(group, 9000), 20 * second);
   EXPECT_EQ(cause_of(end_of(failed, log)), EndRecord::Cause::out_of_memory);

@@ -60,23 +60,49 @@ const Table<Init>* other_table(const char* name) noexcept {
   return library != nullptr ? static_cast<const Table<Init>*>(::dlsym(library, name)) : nullptr;
 }
 
-/// The newest version of the other profiler's table that accepts what this version's callbacks provide; nullptr if
-/// there is no such table.
+/// Names of the tables, by their version.
+constexpr std::array<const char*, 8> table_names = {"",
+                                                    "ncclProfiler_v1",
+                                                    "ncclProfiler_v2",
+                                                    "ncclProfiler_v3",
+                                                    "ncclProfiler_v4",
+                                                    "ncclProfiler_v5",
+                                                    "ncclProfiler_v6",
+                                                    "ncclProfiler_v7"};
+
+/// A table of the other profiler; nullptr: there is no such table.
 template <typename Init>
-const Table<Init>* other_table(int version, const char* name, const char* one_before) noexcept {
-  constexpr int only_adds_events = 6;
-  const auto* table = other_table<Init>(name);
-  if (table == nullptr && version == only_adds_events) table = other_table<Init>(one_before);
+struct OtherTable {
+  const Table<Init>* table = nullptr;
+  int events = ~0;  ///< that its version knows
+
+  explicit operator bool() const noexcept { return table != nullptr; }
+  const Table<Init>* operator->() const noexcept { return table; }
+};
+
+void say_unreached() noexcept {
   const auto named = own_variable(variable::nccl_profiler);
-  if (table == nullptr && named && !named->empty()) {
-    const char* const why =
-        other_library() == nullptr ? "it cannot be loaded" : "it has no table for this version of NCCL";
-    std::fprintf(
-        stderr,
-        "aml-dist: trace: NCCL's events do not reach the profiler '%s' (%s): without trace NCCL loads it itself\n",
-        named->c_str(), why);
+  if (!named || named->empty()) return;
+  const char* const why =
+      other_library() == nullptr ? "it cannot be loaded" : "it has no table for this version of NCCL";
+  std::fprintf(
+      stderr,
+      "aml-dist: trace: NCCL's events do not reach the profiler '%s' (%s): without trace NCCL loads it itself\n",
+      named->c_str(), why);
+}
+
+/// The newest version of the other profiler's table that accepts what this version's callbacks provide: from 5 on an
+/// older one, which is not shown the events that it does not know.
+template <typename Init>
+OtherTable<Init> newest_other(int version) noexcept {
+  constexpr int extended = 5;
+  for (int each = version; each >= std::min(version, extended); --each) {
+    const auto* const table = other_table<Init>(table_names[static_cast<std::size_t>(each)]);
+    if (table == nullptr) continue;
+    return {table, each == version ? ~0 : each == extended ? events_of_5 : events_of_6};
   }
-  return table;
+  say_unreached();
+  return {};
 }
 
 // ---- what each version's descriptor says ----
@@ -142,23 +168,15 @@ template <int version>
 struct Version {
   using Init = std::conditional_t<version <= 3, Init1, std::conditional_t<version == 4, Init4, Init5>>;
   using Head = std::conditional_t<version <= 4, EventHead1, EventHead5>;
-  static constexpr std::array<const char*, 7> names = {"",
-                                                       "ncclProfiler_v1",
-                                                       "ncclProfiler_v2",
-                                                       "ncclProfiler_v3",
-                                                       "ncclProfiler_v4",
-                                                       "ncclProfiler_v5",
-                                                       "ncclProfiler_v6"};
 
-  static const Table<Init>* other() noexcept {
-    static const Table<Init>* const table = other_table<Init>(version, names[version], names[std::max(version - 1, 0)]);
+  static const OtherTable<Init>& other() noexcept {
+    static const OtherTable<Init> table = newest_other<Init>(version);
     return table;
   }
 
   /// Gives NCCL its context and mask, after the other profiler has set its own in `made`.
   static int give(Context* made, bool traced, void** context, int* mask) noexcept {
-    constexpr int all_before_6 = (1 << 12) - 1;
-    if (version == 6 && other() == other_table<Init>(names[version - 1])) made->other_mask &= all_before_6;
+    made->other_mask &= other().events;
     *context = made;
     *mask = made->other_mask | (traced ? own_mask<version> : 0);
     return 0;
@@ -169,7 +187,7 @@ struct Version {
     *context = nullptr;
     *mask = 0;
     if (made == nullptr) return 0;
-    if (other() != nullptr && other()->init(&made->other, &made->other_mask) != 0) made->other_mask = 0;
+    if (other() && other()->init(&made->other, &made->other_mask) != 0) made->other_mask = 0;
     return give(made, recorder().start(), context, mask);
   }
 
@@ -180,7 +198,7 @@ struct Version {
     *context = nullptr;
     *mask = 0;
     if (made == nullptr) return 0;
-    if (other() != nullptr && other_init(*made) != 0) made->other_mask = 0;
+    if (other() && other_init(*made) != 0) made->other_mask = 0;
     if (recorder().start()) made->communicator = recorder().add(id, rank, ranks, name);
     return give(made, made->communicator != nullptr, context, mask);
   }
@@ -224,7 +242,7 @@ struct Version {
     auto* const own = static_cast<Context*>(context);
     if (own == nullptr) return 0;
     recorder().close(own->communicator);
-    const int status = other() != nullptr ? other()->finalize(own->other) : 0;
+    const int status = other() ? other()->finalize(own->other) : 0;
     delete own;
     return status;
   }
@@ -240,15 +258,16 @@ struct Version {
 
 #pragma GCC visibility push(default)
 extern "C" {
-using namespace amldist::trace::nccl;  // NOLINT: for the six names below
+using namespace amldist::trace::nccl;  // NOLINT: for the seven names below
 extern const Table<Init1> ncclProfiler_v1, ncclProfiler_v2, ncclProfiler_v3;
 extern const Table<Init4> ncclProfiler_v4;
-extern const Table<Init5> ncclProfiler_v5, ncclProfiler_v6;
+extern const Table<Init5> ncclProfiler_v5, ncclProfiler_v6, ncclProfiler_v7;
 constexpr Table<Init1> ncclProfiler_v1 = Version<1>::table<Init1>(Version<1>::init_first);
 constexpr Table<Init1> ncclProfiler_v2 = Version<2>::table<Init1>(Version<2>::init_first);
 constexpr Table<Init1> ncclProfiler_v3 = Version<3>::table<Init1>(Version<3>::init_first);
 constexpr Table<Init4> ncclProfiler_v4 = Version<4>::table<Init4>(Version<4>::init_fourth);
 constexpr Table<Init5> ncclProfiler_v5 = Version<5>::table<Init5>(Version<5>::init_fifth);
 constexpr Table<Init5> ncclProfiler_v6 = Version<6>::table<Init5>(Version<6>::init_fifth);
+constexpr Table<Init5> ncclProfiler_v7 = Version<7>::table<Init5>(Version<7>::init_fifth);
 }
 #pragma GCC visibility pop

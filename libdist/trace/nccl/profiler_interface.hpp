@@ -1,8 +1,10 @@
-// NCCL's interface to profiler plugins, versions 1 to 6, redeclared as far as it is needed here. Source: the headers
-// src/include/plugin/profiler/profiler_v*.h and nccl_profiler.h of NVIDIA/nccl (2.23 has version 1, 2.29 version 6).
+// NCCL's interface to profiler plugins, versions 1 to 7, redeclared as far as it is needed here. Source: the headers
+// src/include/plugin/profiler/profiler_v*.h and nccl_profiler.h of NVIDIA/nccl (2.23 has version 1, 2.29 version 6,
+// 2.31 version 7).
 //
 // NCCL looks for a table `ncclProfiler_vN`, the newest that it knows first. Every version's table has the same six
-// members; the parameters of init and the descriptor of an event differ.
+// members; the parameters of init and the descriptor of an event differ. Versions 6 and 7 add events, and members at
+// the ends of those that there were.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +16,9 @@ namespace amldist::trace::nccl {
 inline constexpr int event_collective = 1 << 1;       ///< enqueued
 inline constexpr int event_message = 1 << 2;          ///< enqueued
 inline constexpr int event_collective_call = 1 << 9;  ///< called; from version 5 on
+/// All that a version knows, from 5 on.
+inline constexpr int events_of_5 = (1 << 12) - 1;
+inline constexpr int events_of_6 = (1 << 15) - 1;
 
 using Logger = void (*)(int level, unsigned long flags, const char* file, int line, const char* format, ...);
 using StopEvent = int (*)(void* event);
@@ -92,5 +97,8 @@ struct Event {
 using FirstEvent = Event<EventHead1, NamedCollective<std::uint8_t>>;
 using FifthEvent = Event<EventHead5, CollectiveCall5>;
 static_assert(offsetof(FirstEvent, body) == 24 && offsetof(FifthEvent, body) == 24);
+/// What version 7 has behind them (a stream, a flag, the user's tag) is not read.
+static_assert(offsetof(CollectiveCall5, root) == 24 && sizeof(CollectiveCall5) == 32);
+static_assert(offsetof(Message4, peer) == 32 && sizeof(Message4) == 40);
 
 }  // namespace amldist::trace::nccl

@@ -7,6 +7,7 @@
 #include "aml_dist/trace/trace_output.hpp"
 #include "shared/metrics.hpp"
 #include "trace/diagnosis/straggler.hpp"
+#include "trace/diagnosis/traffic.hpp"
 #include "trace/diagnosis/waits.hpp"
 
 namespace amldist::tools {
@@ -28,6 +29,7 @@ class TraceMetrics {
       runs_.add(
           {{"step", step.job()}, {"rank", std::to_string(each.rank)}, {"host", each.host}, {"source", each.source}},
           each.writer == Writer::runs ? 1 : 0);
+      add_traffic(each);
     }
     for (const Stall& each : step.stalls) add(each);
     stalled_.add({{"step", step.job()}}, static_cast<double>(step.stalls.size()));
@@ -41,7 +43,8 @@ class TraceMetrics {
   }
 
   [[nodiscard]] std::string text() const {
-    return commands::to_openmetrics({stalled_, awaited_, ranks_, shares_, straggler_, runs_});
+    return commands::to_openmetrics(
+        {stalled_, awaited_, ranks_, shares_, straggler_, runs_, calls_, bytes_, parts_, bus_});
   }
 
  private:
@@ -71,6 +74,20 @@ class TraceMetrics {
     }
   }
 
+  void add_traffic(const Recording& recording) {
+    for (const trace::Traffic& each : trace::find_traffic(recording, step_.now_ns)) {
+      const Gauge::Labels labels = {{"step", step_.job()},
+                                    {"rank", std::to_string(recording.rank)},
+                                    {"host", recording.host},
+                                    {"source", recording.source},
+                                    {"operation", std::string(trace::name_of(each.operation))}};
+      calls_.add(labels, each.calls);
+      bytes_.add(labels, each.bytes);
+      if (each.part) parts_.add(labels, *each.part);
+      if (each.bus) bus_.add(labels, *each.bus);
+    }
+  }
+
   const TracedStep& step_;
   Gauge stalled_{"aml_dist_trace_stalled_calls", "Calls of a step that cannot end; 0: no rank waits."};
   Gauge awaited_{"aml_dist_trace_awaited_seconds", "For how long others have waited for this rank."};
@@ -79,6 +96,11 @@ class TraceMetrics {
                 "The fraction of all waits in ended calls that was for this rank, 0 to 1."};
   Gauge straggler_{"aml_dist_trace_straggler", "1: all wait for this rank again and again; 0: they do not."};
   Gauge runs_{"aml_dist_trace_process_runs", "1: the process of a rank runs; 0: it is stopped or gone."};
+  Gauge calls_{"aml_dist_trace_calls_per_second", "Calls of a rank that ended, in the last minute."};
+  Gauge bytes_{"aml_dist_trace_bytes_per_second", "Bytes of these calls: the rank's input, or else its output."};
+  Gauge parts_{"aml_dist_trace_time_in_calls", "The part of its time that a rank was in calls, waits included."};
+  Gauge bus_{"aml_dist_trace_bus_bytes_per_second",
+             "Bus bandwidth within the calls, by the factors of nccl-tests, waits included."};
 };
 
 }  // namespace

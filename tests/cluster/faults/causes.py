@@ -4,11 +4,14 @@ tests/soak/causes."""
 from __future__ import annotations
 
 import dataclasses
+import os
 import pathlib
 import re
 import shlex
+import shutil
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+LIBRARY = pathlib.Path(os.environ.get("AMLDIST_BUILD", ROOT / "build-development")) / "lib/libamldist.so.0"
 # Memory is limited, by Slurm's own cgroups of version 1; and a job of the partition `high` takes the nodes of one in `main`.
 SETTINGS = ["TaskPlugin=task/cgroup", "SelectTypeParameters=CR_Core_Memory", "DefMemPerCPU=64", "PreemptType=preempt/partition_prio",
             "PreemptMode=REQUEUE", "PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF",
@@ -39,7 +42,7 @@ class Cause:
         task.chmod(0o755)
         record = folder / f"{self.name}.json"
         record.unlink(missing_ok=True)
-        return (f"cd {folder}; export AMLDIST_END_RECORD={record} PYTHONPATH={folder}; "
+        return (f"cd {folder}; export AMLDIST_END_RECORD={record} PYTHONPATH={folder} AMLDIST_LIBRARY={folder}/libamldist.so.0; "
                 f"srun {self.flags} -N2 -n4 --mem=200 --aml-dist=pytorch {task}")
 
     def wrong(self, rank: int, text: str) -> str:
@@ -60,6 +63,7 @@ def words(folder: pathlib.Path, name: str, program: str) -> str:
 
 def prepare(folder: pathlib.Path) -> None:
     """Users of the cluster may not be able to read the checkout."""
+    shutil.copy(LIBRARY, folder / "libamldist.so.0")
     (folder / "amldist_errors.py").write_text((ROOT / "libdist/api/python/amldist_errors/__init__.py").read_text())
 
 
@@ -78,12 +82,16 @@ CAUSES = [
     Cause("hostile-text", "raise ValueError('\\x1b[2J\\n' + '%s;$(reboot)' * 1_000_000)\n", "rank_exit",
           r"exit status 1: ValueError: \?\[2J %s;\$\(reboot\)[ -~]*\.\.\. at hostile-text\.py:2" + AFTER),
     Cause("peers-complain-first", "import time; time.sleep(0.6)\nraise KeyError('label')\n", "rank_exit",
-          r"exit status 1: KeyError: 'label' at peers-complain-first\.py:3" + AFTER,
+          r"exit status 1: KeyError: 'label' at peers-complain-first\.py:3" + AFTER + "(; all 4 tasks ended this way)?",  # if it was the first to be heard, too
           other="import time; time.sleep(0.3)\nraise RuntimeError('[gloo/transport/tcp/pair.cc:598] Connection closed by peer')\n", flags=""),
     Cause("address-space", "import resource\nresource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\nx = bytearray(4 << 30)\n", "rank_exit",
           r"exit status 1: MemoryError: \(its address space is limited to 1\.0 GiB: ulimit -v\) at address-space\.py:4" + AFTER),
     Cause("torchelastic", "$ echo '{\"message\": {\"message\": \"RuntimeError: no convergence\", \"extraInfo\": {\"py_callstack\": \"\"}}}' "
           ">$TORCHELASTIC_ERROR_FILE; exit 1", "rank_exit", "exit status 1: RuntimeError: no convergence" + AFTER),
+    Cause("assertion", "import ctypes, json\ndef backward():\n    ctypes.CDLL(None).__assert_fail(b'loss > 0', b'kernel.cu', 12, b'step')\nbackward()\n", "rank_signal",
+          r"signal 6 \(SIGABRT\): abort: python3: kernel\.cu:12: step: Assertion `loss > 0' failed\. at assertion\.py:4 in backward" + AFTER),
+    Cause("segmentation-fault", "import ctypes, faulthandler\nfaulthandler.enable()\ndef forward():\n    ctypes.string_at(0)\nforward()\n", "rank_signal",
+          r"signal 11 \(SIGSEGV\): segmentation fault at segmentation-fault\.py:5 in forward" + AFTER),
     Cause("shared-memory", "import mmap, os\nfile = os.open('/dev/shm/full', os.O_RDWR | os.O_CREAT)\nos.ftruncate(file, 1 << 30)\n"
           "memory = mmap.mmap(file, 1 << 30)\nfor i in range(0, 1 << 30, 4096):\n    memory[i] = 1\n", "rank_signal",
           r"signal 7 \(SIGBUS\): /dev/shm is full \(16 MiB\)" + AFTER),

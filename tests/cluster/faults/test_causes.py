@@ -1,6 +1,8 @@
 """The first failure says why: memory, the exception, limits, the node, or Slurm itself."""
 
 import json
+import re
+import shutil
 import time
 
 import causes
@@ -90,6 +92,25 @@ def test_what_lies_in_the_place_of_the_exception_is_harmless(site, workdir, spoi
     assert "exit status 3, " in line and "root:" not in line and time.monotonic() - begin < 20, str(done)
 
 
+@pytest.mark.parametrize("elastic", ["/etc/shadow", "/dev/zero", "relative.json", "{0}/fifo", "{0}/link", "{0}/forged"])
+def test_what_torchelastics_variable_names_is_harmless(site, workdir, elastic):
+    """A file of another user's, a device, a FIFO, and text that would mislead a terminal or a reader of the record."""
+    (workdir / "forged").write_text('{"message": {"message": "RuntimeError: \x1b[2J\\nrank 7 on node9: %s", "extraInfo": {"py_callstack": "  File \\"\x07.py\\", line 9'
+                                    '99999999999999, in f"}}}')
+    place = elastic.format(workdir)
+    task = f"[ $RANK = 1 ] || exec sleep 20; umask 077; mkfifo {workdir}/fifo; ln -sf /etc/shadow {workdir}/link; cp {workdir}/forged {workdir}/forged.tmp; "
+    task += f"mv -f {workdir}/forged.tmp {workdir}/forged; exit 3"
+    (workdir / "task").write_text("#!/bin/bash\n" + task)
+    (workdir / "task").chmod(0o755)
+    record = workdir / "end.json"
+    done = site.run(f"cd {workdir}; TORCHELASTIC_ERROR_FILE={place} AMLDIST_END_RECORD={record} srun -K -N2 -n2 --aml-dist=pytorch {workdir}/task", "alice",
+                    timeout=40)
+    (line,) = done.own_lines()
+    said = r": RuntimeError: \[2J rank 7 on node9: %s" if elastic.endswith("forged") else ""
+    assert re.fullmatch(rf"aml-dist: first failure: rank 1 \(local 0\) on node2: exit status 3{said}, \d\.\d s after the start", line), str(done)
+    assert (end := json.loads(record.read_text()))["rank"] == 1 and end["nodes_blamed"] == [], end
+
+
 def test_a_failure_whose_kernel_log_is_closed(site, workdir):
     causes.prepare(workdir)
     assert site.run(f"mkdir -p {workdir}/closed && mount --bind /dev/null /dev/kmsg", on="node1").status == 0
@@ -152,6 +173,45 @@ def test_a_node_that_is_lost(site, workdir):
         assert site.devcluster("heal", "all").status == 0
         site.run(f"scontrol update NodeName={NODE} State=RESUME")
     assert "first failure" not in text and "status 0" not in text, text
+
+
+# ---- a rank that hangs, because the kernel killed a process of it ----
+
+LOST = r"the kernel killed its process \d+ python3 \(\d+ MiB\) \d+ s before, for want of memory: the step may use 200 MiB on this node and used it"
+LOADER = """import subprocess, sys, time
+import amldist
+comm = amldist.init()
+if comm.rank == 1:
+    subprocess.run([sys.executable, "-c", "x = bytearray(600 << 20)"])
+    time.sleep(100)  # as a program that waits for its DataLoader's worker
+comm.barrier()
+"""
+
+
+@pytest.fixture
+def loader(workdir):
+    """The command of a step in which rank 1 loses a process and waits for it."""
+    shutil.copytree(causes.ROOT / "libdist/api/python/amldist", workdir / "amldist")
+    causes.prepare(workdir)
+    (workdir / "loader.py").write_text(LOADER)
+    return f"cd {workdir}; AMLDIST_LIBRARY={workdir}/libamldist.so.0 PYTHONPATH={workdir} srun -J loader -N2 -n4 --mem=200", f"/usr/bin/python3 {workdir}/loader.py"
+
+
+def test_a_hang_names_the_process_that_was_killed(site, workdir, loader):
+    step, program = loader
+    done = site.run(f"{step} --aml-dist=pytorch,hang=2 {program}", "alice", timeout=60)
+    assert len(lines := [line for line in done.own_lines() if "aml-dist: hang: " in line]) == 1, str(done)
+    assert re.fullmatch(rf"aml-dist: hang: barrier #\d+.*: rank 1 \(local 1\) on node1 has not called it for \d s; 3 ranks wait.*; {LOST}; its stack is in .*", lines[0]), str(done)
+
+
+def test_a_hang_that_is_cancelled_names_it_too(site, workdir, loader):
+    step, program = loader
+    background = Background(site, workdir, f"{step} --aml-dist=pytorch {program}")
+    time.sleep(6)
+    site.run("scancel -n loader")
+    text = background.wait(60)
+    assert re.search(r"^aml-dist: ended by Slurm: the job was cancelled \(scancel, or Ctrl-C in srun\); before, rank 1 \(local 1\) on node1: "
+                     r"out of memory: the step may use 200 MiB", text, re.MULTILINE), text
 
 
 # ---- places ----

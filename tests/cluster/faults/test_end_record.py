@@ -60,6 +60,22 @@ def test_each_step_adds_a_line_and_no_task_sees_the_file(cluster, workdir):
     assert [json.loads(line)["cause"] for line in path.read_text().splitlines()] == ["done", "done"]
 
 
+def test_a_full_disk(cluster, workdir):
+    """The step's own end is not changed, and a line is whole or not there."""
+    full = workdir / "full"
+    made = cluster.run(f"mkdir {full}; mount -t tmpfs -o size=8k none {full}; head -c 8k /dev/zero >{full}/file; chmod 777 {full}")
+    assert made.status == 0 or "No space" in made.err, str(made)
+    try:
+        done = cluster.run(f"AMLDIST_END_RECORD={full}/end.json srun -N1 -n1 --aml-dist=pytorch bash -c 'exit 7'", "alice")
+        left = cluster.run(f"cat {full}/end.json").out
+    finally:
+        assert cluster.run(f"umount {full}").status == 0
+    first, second = sorted(done.own_lines())
+    assert done.status == 7 and "first failure: rank 0" in first, str(done)
+    assert second == f"aml-dist: the record of this step's end cannot be written to {full}/end.json: No space left on device", str(done)
+    assert left == "", left
+
+
 @pytest.mark.parametrize("spoil", ["mkfifo {0}", "ln -s /etc/passwd {0}", "mkdir {0}", "ln -s /dev/full {0}"])
 def test_what_is_no_file_is_not_written_to(cluster, workdir, spoil):
     path = workdir / "end.json"

@@ -43,25 +43,33 @@ def check_ended(done, lines: str, sentence=BARE):
     assert "first failure" not in lines and "on node1" not in lines, lines
 
 
-@pytest.mark.parametrize("option", ["pytorch", "mpi", "tensorflow", "jax", "pytorch,launch=per-node", "mpi,launch=per-node"])
+@pytest.mark.parametrize("option", ["pytorch", "mpi", "tensorflow", "jax", "ray", "pytorch,launch=per-node", "mpi,launch=per-node"])
 def test_every_kind(cluster, bare, option):
-    done = cluster.run(f"srun -w node[1-2] -N2 -n2 --aml-dist={option} {LONG}")
+    done = cluster.run(f"srun -w node[1-2] -N2 --ntasks-per-node=1 --aml-dist={option} {LONG}", "alice")
     check_ended(done, done.out + done.err)
 
 
 @pytest.mark.parametrize("command, nodes", [(SHORT, "node[1-2]"), (SHORT, "node2"), (LONG, "node2")])
 def test_programs_that_end_at_once_and_steps_without_a_healthy_node(cluster, bare, command, nodes):
-    done = cluster.run(f"srun -w {nodes} --aml-dist=pytorch {command}")
+    done = cluster.run(f"srun -w {nodes} --aml-dist=pytorch {command}", "alice")
     check_ended(done, done.out + done.err)
 
 
 def test_in_a_batch_job(cluster, bare, workdir):
-    done, out = cluster.job_output(f"-w node[1-2] -N2 -n2 {script(workdir, f'srun --aml-dist=pytorch {LONG}')}", workdir)
+    done, out = cluster.job_output(f"-w node[1-2] -N2 -n2 {script(workdir, f'srun --aml-dist=pytorch {LONG}')}", workdir, "alice")
     check_ended(done, out)
 
 
+def test_when_srun_is_killed_before_the_nodes_have_reported(cluster, bare, workdir):
+    """Nobody is there who could say why; the nodes that wait give up by themselves, and the step is over."""
+    lines = [f"srun --aml-dist=pytorch {LONG} & sleep 1.5; kill -9 $!; wait", "for i in $(seq 60); do squeue -s -h -o %i | grep -q '[.]0$' || break; sleep 0.5; done",
+             "echo over after $((i / 2)) s"]
+    done, out = cluster.job_output(f"-w node[1-2] -N2 -n2 {script(workdir, *lines)}", workdir, "alice")
+    assert "on node1" not in out and int(out.split("over after ")[1].split()[0]) < 25, str(done) + out
+
+
 def test_in_a_heterogeneous_step(cluster, bare):
-    done = cluster.run(f"srun -w node1 -n1 --aml-dist=pytorch {LONG} : -w node2 -n1 {LONG}", timeout=60)
+    done = cluster.run(f"srun -w node1 -n1 --aml-dist=pytorch {LONG} : -w node2 -n1 {LONG}", "alice", timeout=60)
     check_ended(done, done.out + done.err)
 
 
@@ -73,7 +81,7 @@ def test_without_the_option_nothing_is_asked(cluster, bare):
 def test_the_plugins_file_is_missing(cluster, workdir):
     assert cluster.devcluster("break", "node2", "no-plugin").status == 0
     try:
-        done = cluster.run(f"srun -w node[1-2] -N2 -n2 --aml-dist=pytorch {SHORT}")
+        done = cluster.run(f"srun -w node[1-2] -N2 -n2 --aml-dist=pytorch {SHORT}", "alice")
     finally:
         assert cluster.devcluster("heal", "node2").status == 0
     assert "runs with" not in done.out, str(done)
@@ -87,7 +95,7 @@ def test_it_is_switched_off_there(cluster, workdir):
     assert cluster.devcluster("plugin", PLUGIN, f"config={shared}").status == 0
     try:
         with mounted(cluster, workdir, "disabled\n", str(shared)):
-            done = cluster.run(f"srun -w node[1-2] -N2 -n2 --aml-dist=pytorch {SHORT}")
+            done = cluster.run(f"srun -w node[1-2] -N2 -n2 --aml-dist=pytorch {SHORT}", "alice")
             without = cluster.run(f"srun -w node[1-2] -N2 -n2 {SHORT}")
     finally:
         assert cluster.devcluster("plugin", PLUGIN).status == 0

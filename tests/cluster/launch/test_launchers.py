@@ -1,6 +1,7 @@
 """Launchers (torchrun and its like) as the program of a step: one world, or a sentence before anything starts."""
 
 import json
+import os
 import shlex
 
 import pytest
@@ -91,6 +92,38 @@ def test_one_world_and_what_may_be_meant_start(cluster, programs, step, warning)
     done = run(cluster, programs, f"srun {step}")
     assert done.status == 0 and "started" in done.out, str(done)
     assert len(done.own_lines()) == (1 if warning else 0) and warning in done.err, str(done)
+
+
+@pytest.mark.parametrize(("step", "warned"), [
+    ("-N2 -n2 --aml-dist=pytorch {0}", True), ("-N2 -n2 --aml-dist=pytorch env A=b bash {0}", True),
+    ("-N2 --ntasks-per-node=1 --aml-dist=pytorch,launch=per-node {0}", False), ("-N2 -n2 --aml-dist=none {0}", False)])
+def test_a_launcher_in_a_script_is_warned_of(cluster, programs, workdir, step, warned):
+    """What a script does, only its author knows: it starts."""
+    script = workdir / "train.sh"
+    script.write_text("#!/bin/bash\nset -e\ntorchrun --nproc_per_node 4 train.py\n")
+    script.chmod(0o755)
+    done = run(cluster, programs, f"srun {step.format(script)}")
+    assert done.status == 0 and "started" in done.out, str(done)
+    said = f"aml-dist: '{script}': 2 tasks on 2 nodes, each of which would start 4 processes (torchrun): {PER_NODE}"
+    assert done.own_lines() == ([said] if warned else []), str(done)
+
+
+def test_copies_of_one_task_are_warned_of(cluster, programs):
+    done = run(cluster, programs, "srun -N1 -n1 --aml-dist=pytorch mpirun -np 4 python3 train.py")
+    assert done.status == 0 and "started mpirun" in done.out, str(done)
+    assert done.own_lines() == ["aml-dist: 1 task, which would start 4 processes (mpirun), each of them with RANK=0 and WORLD_SIZE=1: leave mpirun out and use -n4"]
+
+
+@pytest.mark.parametrize("launcher", ["mpirun --oversubscribe", "mpiexec.hydra"])
+@pytest.mark.parametrize("way", ["{} salloc -Q", "salloc -Q --aml-dist=pytorch"])
+def test_real_daemons_of_launchers_have_no_numbers(cluster, launcher, way):
+    """orted, and Hydra's proxies (AMLDIST_PEER_MPICH: a folder with MPICH), which start the ranks of the second node."""
+    path = f"export PATH=$PATH:{os.environ.get('AMLDIST_PEER_MPICH', '/opt/peer-mpich')}/bin; cd /"
+    if cluster.run(f"{path}; command -v {launcher.split()[0]}").status != 0:
+        pytest.skip(f"no {launcher.split()[0]}")
+    rank = "echo =$RANK=$WORLD_SIZE=$AMLDIST_STEP_SECRET=${OMPI_COMM_WORLD_RANK-$PMI_RANK}="
+    done = cluster.run(f"{path}; {way.format('SLURM_AML_DIST=pytorch')} -N2 -n4 {launcher} -np 4 bash -c {shlex.quote(rank)}", user="alice", timeout=60)
+    assert done.status == 0 and sorted(done.out.split()) == [f"===={rank}=" for rank in range(4)], str(done)
 
 
 @pytest.mark.parametrize(("step", "launcher", "verdict"), [

@@ -1,13 +1,16 @@
 """What sacct shows, with a real slurmdbd over MariaDB: a step's first failure or refusal in the job's comment, and nobody's own
 comment lost. What is written when, in all its cases: test_job_comment.py."""
 
+import json
 import pathlib
 import re
+import time
 
 import pytest
 from cluster import Cluster
 from conftest import NAME, PLUGIN, RELEASE
 from test_batch import script
+from test_faults import wait_until
 from test_job_comment import DIES, STEP
 
 
@@ -62,3 +65,33 @@ def test_another_user_sees_the_sentence_and_cannot_change_it(site, workdir):
     assert changed.status != 0, str(changed)
     told = site.run(f"sacct -X -n -P -a -j {last} --format=Comment", "bob")
     assert told.out.startswith("aml-dist: step 0: first failure"), str(told)
+
+
+@pytest.mark.parametrize("who", ["root", "alice"])
+def test_who_cancelled_a_job(site, workdir, who):
+    """Of a batch job and of a srun of its own; slurmctld alone does not tell."""
+    record = workdir / "end.json"
+    job = script(workdir, f"export AMLDIST_END_RECORD={record}", "srun --aml-dist=pytorch bash -c 'echo runs; exec sleep 60'")
+    submitted = site.run(f"sbatch --parsable -J whose -N2 -n4 --output={workdir}/out {job}", "alice")
+    wait_until(lambda: (workdir / "out").exists() and (workdir / "out").read_text().count("runs") == 4)
+    assert site.run("scancel -n whose", who).status == 0, str(submitted)
+    wait_until(lambda: record.exists() and record.read_text().endswith("\n"))
+    end = json.loads(record.read_text())
+    assert (end["cause"], end["evidence"]) == ("cancelled", f"the job was cancelled by {who} (scancel, or Ctrl-C in srun)"), end
+    assert f"aml-dist: ended by Slurm: {end['evidence']}\n" in (workdir / "out").read_text()
+
+
+def test_a_slurmdbd_that_is_away_delays_nothing(site, workdir):
+    out = workdir / "out"
+    job = script(workdir, "srun --aml-dist=pytorch bash -c 'echo runs; exec sleep 60'")
+    site.run(f"sbatch --parsable -J away -N2 -n4 --output={out} {job}", "alice")
+    wait_until(lambda: out.exists() and out.read_text().count("runs") == 4)
+    site.run("pkill -STOP -x slurmdbd")
+    try:
+        begin = time.monotonic()
+        site.run("scancel -n away")
+        wait_until(lambda: "ended by Slurm" in out.read_text())
+        took = time.monotonic() - begin
+    finally:
+        site.run("pkill -CONT -x slurmdbd")
+    assert "aml-dist: ended by Slurm: the job was cancelled (scancel, or Ctrl-C in srun)\n" in out.read_text() and took < 15, out.read_text()

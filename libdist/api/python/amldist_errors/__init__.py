@@ -33,6 +33,57 @@ def install() -> None:
 
     hook._amldist = True  # type: ignore[attr-defined]
     sys.excepthook, threading.excepthook = hook, hook_of_threads
+    faults = _Faults()
+    if "faulthandler" in sys._xoptions or sys.flags.dev_mode or os.environ.get("PYTHONFAULTHANDLER"):
+        faults.report()
+    sys.meta_path.insert(0, faults)
+
+
+class _Faults:
+    """Lets libamldist note why the process is aborted, and where: once the program loads faulthandler or has ctypes, and again for PyTorch, whose
+    C++ library is there by then. It finds no module; a program with none of them does not pay for it."""
+
+    def __init__(self) -> None:
+        self.arguments = ()
+        self.is_tried = False
+
+    def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
+        import sys
+
+        if name == "torch.distributed" or not self.is_tried and (name == "faulthandler" or hasattr(sys.modules.get("ctypes"), "CDLL")):
+            self.report()
+        return None
+
+    def report(self) -> None:
+        """Never raises: the program's import goes on."""
+        self.is_tried = True
+        try:
+            import ctypes
+
+            library = ctypes.CDLL(_library())
+            self.arguments = self.arguments or _traceback()
+            library.amldist_report_faults(*self.arguments)
+        except BaseException:  # noqa: BLE001, S110
+            pass
+
+
+def _traceback():  # type: ignore[no-untyped-def]
+    """A signal whose handler writes this thread's traceback into a file, and the file."""
+    import faulthandler
+    import signal
+
+    number = signal.SIGRTMAX - 3  # any that nobody uses
+    if signal.getsignal(number) != signal.SIG_DFL:
+        return (0, -1)
+    file = os.memfd_create("amldist-traceback")
+    faulthandler.register(number, file=file, all_threads=False)
+    return (int(number), file)
+
+
+def _library() -> str:
+    """As amldist finds it, without loading that package."""
+    beside = os.path.join(os.path.dirname(os.path.dirname(__file__)), "amldist", "libamldist.so.0")
+    return os.environ.get("AMLDIST_LIBRARY") or (beside if os.path.exists(beside) else "libamldist.so.0")
 
 
 def _note(kind, error, trace, of_thread) -> None:  # type: ignore[no-untyped-def]

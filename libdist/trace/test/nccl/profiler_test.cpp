@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -86,6 +88,10 @@ Descriptor allreduce(int version, std::uint64_t comm, int rank, const char* func
   return made;
 }
 
+/// NCCL's logger, which writes nothing unless NCCL_DEBUG asks for it.
+void log_nothing(int /*level*/, unsigned long /*flags*/, const char* /*file*/, int /*line*/, const char* /*format*/,
+                 ...) {}
+
 class Nccl {
  public:
   explicit Nccl(int version) : version_(version) {
@@ -102,10 +108,10 @@ class Nccl {
       reinterpret_cast<int (*)(void**, int*)>(table_->init)(&context, mask);
     } else if (version_ == 4) {
       reinterpret_cast<int (*)(void**, int*, const char*, std::uint64_t, int, int, int, void*)>(table_->init)(
-          &context, mask, "group", comm, 1, ranks, rank, nullptr);
+          &context, mask, "group", comm, 1, ranks, rank, reinterpret_cast<void*>(&log_nothing));
     } else {
       reinterpret_cast<int (*)(void**, std::uint64_t, int*, const char*, int, int, int, void*)>(table_->init)(
-          &context, comm, mask, "group", 1, ranks, rank, nullptr);
+          &context, comm, mask, "group", 1, ranks, rank, reinterpret_cast<void*>(&log_nothing));
     }
     return context;
   }
@@ -288,14 +294,14 @@ TEST_P(NcclProfiler, LeavesItsParentsRecorderAloneAfterAFork) {
   EXPECT_EQ(recorded(folder, 0).calls.size(), 1U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Versions, NcclProfiler, ::testing::Range(1, 7));
+INSTANTIATE_TEST_SUITE_P(Versions, NcclProfiler, ::testing::Range(1, 8));
 
 struct Counts {
   int inits, starts, stops, states, finals, wrong_parents;
 };
 
 TEST(NcclProfilerChain, HandsOnWhatTheOtherProfilerAskedFor) {
-  for (const int version : {1, 6}) {
+  for (const int version : {1, 7}) {
     const ScratchFolder folder;
     as_rank(0, folder, [version] {
       ::setenv("AMLDIST_NCCL_PROFILER", OTHER_PROFILER, 1);
@@ -325,25 +331,99 @@ TEST(NcclProfilerChain, HandsOnWhatTheOtherProfilerAskedFor) {
   }
 }
 
-TEST(NcclProfilerChain, ServesAnOtherProfilerThatIsOneVersionBehind) {
+class NcclProfilerBehind : public ::testing::TestWithParam<std::tuple<int, const char*, int>> {};
+
+TEST_P(NcclProfilerBehind, IsServedWithTheEventsThatItKnows) {
   const ScratchFolder folder;
   as_rank(0, folder, [] {
-    ::setenv("AMLDIST_NCCL_PROFILER", OLDER_PROFILER, 1);
-    const Nccl nccl(6);
+    const auto [version, other, events] = GetParam();
+    ::setenv("AMLDIST_NCCL_PROFILER", other, 1);
+    const Nccl nccl(version);
     int mask = 0;
     void* const context = nccl.init(9, 2, 0, &mask);
     nccl.call(context, 9, 0);
     nccl.table().finalize(context);
-    const auto counts =
-        reinterpret_cast<Counts* (*)()>(::dlsym(::dlopen(OLDER_PROFILER, RTLD_NOW), "other_profiler_counts"))();
-    constexpr int events_of_version_5 = (1 << 12) - 1;
-    return mask == events_of_version_5 && counts->inits == 1 && counts->starts == 1 && counts->stops == 1 &&
-           counts->finals == 1;
+    const auto counts = reinterpret_cast<Counts* (*)()>(::dlsym(::dlopen(other, RTLD_NOW), "other_profiler_counts"))();
+    return mask == events && counts->inits == 1 && counts->starts == 1 && counts->stops == 1 && counts->finals == 1;
   });
 }
 
+INSTANTIATE_TEST_SUITE_P(Versions, NcclProfilerBehind,
+                         ::testing::Values(std::tuple{6, PROFILER_5, (1 << 12) - 1},
+                                           std::tuple{7, PROFILER_5, (1 << 12) - 1},
+                                           std::tuple{7, PROFILER_6, (1 << 15) - 1}));
+
+/// The file that NCCL's own Inspector writes; empty: none.
+std::string inspector_dump(const ScratchFolder& folder) {
+  std::string all;
+  if (!std::filesystem::exists(folder / "dump")) return all;
+  for (const auto& each : std::filesystem::recursive_directory_iterator(folder / "dump")) {
+    std::ifstream file(each.path());
+    if (each.is_regular_file()) all.append(std::istreambuf_iterator<char>(file), {});
+  }
+  return all;
+}
+
+/// One all-reduce as NCCL reports it: enqueued, with the work of one channel on the device.
+void enqueue_on_device(const Nccl& nccl, void* context) {
+  constexpr auto collective = std::uint64_t{1} << 1;
+  constexpr auto kernel_channel = std::uint64_t{1} << 6;
+  Descriptor call;
+  call.put(0, collective);
+  call.put(body_at, std::uint64_t{1});
+  call.put<const char*>(body_at + 8, "AllReduce");
+  call.put(body_at + 32, std::size_t{1} << 20);
+  call.put<const char*>(body_at + 48, "ncclFloat32");
+  call.put(body_at + 56, std::uint8_t{1});  // channels
+  call.put<const char*>(body_at + 64, "RING");
+  call.put<const char*>(body_at + 72, "SIMPLE");
+  void* event = nullptr;
+  nccl.table().start(context, &event, call.bytes.data());
+  Descriptor channel;
+  channel.put(0, kernel_channel);
+  channel.put(parent_at, event);
+  channel.put(body_at + 8, std::uint64_t{1000});
+  void* work = nullptr;
+  nccl.table().start(context, &work, channel.bytes.data());
+  nccl.table().stop(event);
+  std::uint64_t stopped_at = 5000;
+  constexpr int kernel_stop = 22;
+  nccl.table().record(work, kernel_stop, &stopped_at);
+  nccl.table().stop(work);
+}
+
+TEST(NcclProfilerChain, FeedsTheRealInspector) {
+  const char* const inspector = std::getenv("AMLDIST_NCCL_INSPECTOR");
+  if (inspector == nullptr)
+    GTEST_SKIP() << "AMLDIST_NCCL_INSPECTOR does not name NCCL's Inspector (tests/gpu/inspector)";
+  for (const int version : {5, 6, 7}) {
+    const ScratchFolder folder;
+    as_rank(0, folder, [&] {
+      ::setenv("AMLDIST_NCCL_PROFILER", inspector, 1);
+      ::setenv("NCCL_INSPECTOR_ENABLE", "1", 1);
+      ::setenv("NCCL_INSPECTOR_DUMP_DIR", (folder / "dump").c_str(), 1);
+      ::setenv("NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS", "10000", 1);
+      const Nccl nccl(version);
+      int mask = 0;
+      void* const context = nccl.init(9, 2, 0, &mask);
+      nccl.call(context, 9, 0);  // ours
+      enqueue_on_device(nccl, context);
+      for (int i = 0; i < 500 && inspector_dump(folder).empty(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      nccl.table().finalize(context);
+      return (mask & (1 << 1)) != 0 && (mask & (1 << 6)) != 0 && (mask & (1 << 9)) != 0;
+    });
+    const std::string dump = inspector_dump(folder);
+    EXPECT_NE(dump.find(R"("coll":"AllReduce","coll_sn":1,"coll_msg_size_bytes":4194304)"), std::string::npos)
+        << version << ": " << dump;
+    EXPECT_NE(dump.find(R"("coll_timing_source":"kernel_gpu")"), std::string::npos)
+        << "its parents are its own: " << dump;
+    EXPECT_EQ(recorded(folder, 0).calls.size(), 1U) << version;
+  }
+}
+
 TEST(NcclProfilerChain, SaysThatAnOtherProfilerGetsNothing) {
-  for (const auto& [version, profiler] : {std::pair{4, OTHER_PROFILER}, std::pair{6, "/no/such/profiler.so"}}) {
+  for (const auto& [version, profiler] : {std::pair{4, OTHER_PROFILER}, std::pair{7, "/no/such/profiler.so"}}) {
     const ScratchFolder folder;
     ::testing::internal::CaptureStderr();
     as_rank(0, folder, [version = version, profiler = profiler] {
