@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "aml_dist/common/locked_folder.hpp"
 #include "aml_dist/keep/job_state.hpp"
 #include "aml_dist/keep/node_health.hpp"
 #include "aml_dist/keep/node_watch.hpp"
@@ -226,6 +227,28 @@ TEST_F(KeepState, TheNewestFileIsTheProgress) {
   EXPECT_EQ(progress_of("echo 7"), "7\n");
   EXPECT_EQ(progress_of("echo 7; exit 1"), "");
   EXPECT_NE(progress_of(folder + "/deep/1"), "");
+}
+
+/// What a killed process has left goes with the next folder of its kind; one in use stays.
+TEST(LockedFolder, GoesWithItsProcess) {
+  const testing::ScratchFolder scratch;
+  const std::string place = scratch.path() + "/";
+  for (const char* const name : {"keep-dead", "other-dead"}) {
+    std::filesystem::create_directory(place + name);
+    std::filesystem::permissions(place + name, std::filesystem::perms::owner_all);
+    std::ofstream(place + name + "/lock") << "";
+    std::ofstream(place + name + "/end") << "a record";
+  }
+  {
+    const auto one = tools::LockedFolder::make(place + "keep-1", "keep-");
+    const auto other = tools::LockedFolder::make(place + "keep-2", "keep-");
+    ASSERT_TRUE(one && other);
+    EXPECT_TRUE(std::filesystem::is_directory(one->path()) && std::filesystem::is_directory(other->path()));
+    EXPECT_FALSE(std::filesystem::exists(place + "keep-dead"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(place + "keep-1") || std::filesystem::exists(place + "keep-2"));
+  EXPECT_TRUE(std::filesystem::exists(place + "other-dead"));
+  EXPECT_EQ(tools::LockedFolder::make("/proc/keep-1", "keep-").error().code, Errc::unavailable);
 }
 
 TEST(SlurmView, ReadsWhenAJobEnds) {

@@ -1,5 +1,6 @@
 #include "aml_dist/keep/keeper.hpp"
 
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -12,10 +13,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "aml_dist/common/locked_folder.hpp"
 #include "aml_dist/keep/job_state.hpp"
 #include "aml_dist/keep/progress.hpp"
 #include "aml_dist/keep/slurm_view.hpp"
 #include "aml_dist/keep/watched_start.hpp"
+#include "base/net/own_network.hpp"
 #include "base/os/environment.hpp"
 #include "base/os/whole_file.hpp"
 #include "base/text/hostlist.hpp"
@@ -88,24 +91,14 @@ Result<FileDescriptor> claim_job(std::uint32_t job) {
       concat({"another aml-dist keep of job ", std::to_string(job), " runs here: start one after the other"}));
 }
 
-/// A folder of this process's, removed with it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = own_variable("TMPDIR").value_or("/tmp") + "/aml-dist-keep-XXXXXX";
-    if (::mkdtemp(pattern.data()) != nullptr) path_ = pattern;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+/// For the record of each end, and for what scontrol and the checks write.
+Result<tools::LockedFolder> make_folder() {
+  std::uint32_t chance = 0;
+  if (::getrandom(&chance, sizeof chance, 0) != sizeof chance) return Error{Errc::unavailable, "no random number"};
+  const std::string prefix = concat({"aml-dist-keep-", own_host_name(), "-"});  // a node sees no locks of another
+  const std::string parent = own_variable("TMPDIR").value_or("/tmp");
+  return tools::LockedFolder::make(concat({parent, "/", prefix, std::to_string(chance)}), prefix);
+}
 
 class Keeper {
  public:
@@ -523,10 +516,9 @@ int keep_alive(KeepOptions options) {
   if (!job) return commands::fail(job.error());
   const auto claim = claim_job(job->run.job);
   if (!claim) return commands::fail(claim.error());
-  const TemporaryFolder folder;
-  if (folder.path().empty())
-    return commands::fail({Errc::unavailable, "keep: no folder can be made in TMPDIR or /tmp"});
-  return Keeper(std::move(options), std::move(*job), std::move(*line), folder.path()).run();
+  const auto folder = make_folder();
+  if (!folder) return commands::fail({folder.error().code, concat({"keep: ", folder.error().message})});
+  return Keeper(std::move(options), std::move(*job), std::move(*line), folder->path()).run();
 }
 
 }  // namespace amldist::keep
