@@ -128,8 +128,9 @@ TEST(KeepSlurmView, ReadsScontrol) {
       "NodeName=node1 Arch=x86_64 NodeAddr=10.0.0.1 NodeHostName=node1 Port=7000 State=ALLOCATED Weight=1\n"
       "NodeName=node2 NodeAddr=n2 State=IDLE+DRAIN Reason=x\nNodeName=node3 NodeAddr=n3 "
       "State=ALLOCATED+NOT_RESPONDING\n"
-      "NodeName=node4 NodeAddr=n4 State=DOWN* Reason=x\n\nNode node9 not found\n");
-  ASSERT_EQ(nodes.size(), 4U);
+      "NodeName=node4 NodeAddr=n4 State=DOWN* Reason=x\nNodeName=node5 NodeAddr=n5 State=UNKNOWN\n\nNode node9 not "
+      "found\n");
+  ASSERT_EQ(nodes.size(), 5U);
   EXPECT_EQ(nodes.at("node1").address, "10.0.0.1");
   EXPECT_EQ(nodes.at("node1").port, 7000);
   const auto states = [&](const char* name) { return std::pair(nodes.at(name).is_down(), nodes.at(name).is_usable()); };
@@ -137,6 +138,7 @@ TEST(KeepSlurmView, ReadsScontrol) {
   EXPECT_EQ(states("node2"), std::pair(false, false));
   EXPECT_EQ(states("node3"), std::pair(true, false));
   EXPECT_EQ(states("node4"), std::pair(true, false));
+  EXPECT_EQ(states("node5"), std::pair(false, true));
   const std::string steps =
       "StepId=1.batch State=RUNNING SrunHost:Pid=(null):0\nStepId=1.0 State=RUNNING SrunHost:Pid=node1:40\n"
       "StepId=1.1 SrunHost:Pid=node1.a.b:401\n";

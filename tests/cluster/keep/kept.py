@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import re
@@ -56,7 +57,8 @@ class Kept:
     """A batch job; with `salloc` one of the login machine, so that every node can be replaced."""
 
     def __init__(self, cluster: Cluster, workdir: pathlib.Path, arguments: str, program: str, sbatch: str | None = "-N4", srun: str = "",
-                 salloc: bool = False) -> None:
+                 salloc: bool = False,
+                 environment: dict[str, str] | None = None) -> None:
         self.cluster, self.workdir, self.log = cluster, workdir, workdir / "log"
         (workdir / "rank.sh").write_text(f"#!/bin/bash\ncd {workdir}\n{RANK}\n{program}\n")
         job = workdir / "job.sh"
@@ -69,7 +71,7 @@ class Kept:
         if salloc:
             done = cluster.run(f"cd {workdir} && setsid -f salloc -Q {options} ./job.sh </dev/null >{self.log} 2>&1")
         else:
-            done = cluster.run(f"cd {workdir} && sbatch --parsable {options} --open-mode=append -o {self.log} job.sh")
+            done = cluster.run(f"cd {workdir} && sbatch --parsable {options} --open-mode=append -o {self.log} job.sh", env=environment)
         assert done.status == 0, str(done)
         self.job = done.out.strip()
 
@@ -113,12 +115,16 @@ def train(cluster: Cluster, workdir: pathlib.Path, arguments: str, steps: int = 
     (workdir / "saved").mkdir(exist_ok=True)
     (workdir / "train.py").write_text(TRAIN)
     (workdir / "fault.py").write_text(f"saves = {saves}\n{fault}")
+    return Kept(cluster, workdir, arguments, f"{package_of_tests()} exec /usr/bin/python3 {workdir}/train.py {workdir} {steps} {pace}", **options)
+
+
+@functools.cache
+def package_of_tests() -> str:
+    """The variables by which Python finds the package and the library that were built."""
     package = READABLE / "package"
-    if not package.exists():
-        shutil.copytree(ROOT / "libdist/api/python/amldist", package / "amldist", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "libdist/api/python/amldist", package / "amldist", ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
     library = readable_copy((BUILD / "lib/libamldist.so.0").resolve())
-    return Kept(cluster, workdir, arguments, f"PYTHONPATH={package} PYTHONDONTWRITEBYTECODE=1 AMLDIST_LIBRARY={library} "
-                f"exec /usr/bin/python3 {workdir}/train.py {workdir} {steps} {pace}", **options)
+    return f"PYTHONPATH={package} PYTHONDONTWRITEBYTECODE=1 AMLDIST_LIBRARY={library}"
 
 
 def wait_for_checkpoint(kept: Kept) -> None:

@@ -9,10 +9,11 @@ import dataclasses
 import pathlib
 import random
 import re
+import shutil
 import time
 from collections.abc import Callable
 
-from fabric_nodes import FabricatedNodes  # isort: skip (makes trees known)
+from fabric_nodes import DEV, FabricatedNodes  # isort: skip (makes trees known)
 from cluster import Cluster
 from kept import KILL_NODE, Kept, ends_as_undisturbed, train, wait_for_checkpoint
 from test_fabric import LIBRARY, cable_out, healthy
@@ -116,11 +117,11 @@ def on(condition: str, act: str) -> str:
 
 # ---- the kinds
 
-def node_goes(*acts: Callable[[Cluster, str], None]) -> Callable[[Trial], None]:
+def node_goes(*acts: Callable[[Cluster, str], None], steps: int = STEPS) -> Callable[[Trial], None]:
     def run(trial: Trial) -> None:
-        trial.train()
+        trial.train(steps=steps)
         trial.strike(*acts)
-        trial.goes_on(ALL, swapped(trial.victim), says=f"a spare takes the place of {trial.victim}")
+        trial.goes_on(ALL, swapped(trial.victim), says=f"a spare takes the place of {trial.victim}", steps=steps)
     return run
 
 
@@ -139,21 +140,24 @@ def rank_fails(act: str = "", signal: str = "", option: str = "", says: str = "a
 
 
 def port_is_taken(trial: Trial) -> None:
-    """Another process has the master's port before rank 0."""
-    trial.train(fault="import socket\nthief = socket.socket()\n" + on("step == -1 and restart == 0 and rank == 0",
-                'thief.bind(("", int(os.environ["MASTER_PORT"]))), thief.listen()'))
+    """Another process has the master's port before rank 0, which listens there as PyTorch's store does."""
+    listen = 'socket.create_server(("", int(os.environ["MASTER_PORT"])))'
+    trial.train(fault="import socket\n" + on("step == -1 and restart == 0 and rank == 0", f"global thief; thief = {listen}") +
+                f"    if step == -1 and rank == 0:\n        global store; store = {listen}\n")
     trial.goes_on(ALL, ALL, says="again on the same nodes")
 
 
 def port_goes_down(trial: Trial) -> None:
     """The program loses its InfiniBand port and ends; before the next start the check finds it."""
     fabric = trial.begin_fabric()
-    fabric.lay(trial.victim, healthy())
+    for number in range(1, 5):
+        fabric.lay(f"node{number}", healthy())
 
     def lose(cluster: Cluster, node: str) -> None:
-        fabric.close()
+        cluster.run(f"umount /sys/module; umount {DEV} && umount /sys/class", on=node)
+        shutil.rmtree(fabric.folder / node)
         fabric.lay(node, cable_out())
-    trial.train()
+    trial.train(environment=fabric.environment())
     trial.strike(lose, signal_rank("9"))
     trial.goes_on(ALL, swapped(trial.victim), says=f"{trial.victim}: ib.")
 
@@ -278,7 +282,7 @@ class Kind:
 
 
 KINDS = [
-    Kind("slurmd is killed", node_goes(kill_slurmd), "a spare", is_quick=False),
+    Kind("slurmd is killed", node_goes(kill_slurmd, steps=600), "a spare", is_quick=False),
     Kind("the machine of a node is killed", node_goes(kill_machine), "a spare", 13),
     Kind("slurmd and all tasks of a node are killed", node_goes(kill_processes), "a spare", 13),
     Kind("the cable of a node is cut", node_goes(cut), "a spare", 13),
