@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <array>
@@ -41,6 +42,7 @@ std::string group_file(std::string_view proc_cgroup) {
 
 /// Until one of the signals that mean a stop comes; then the file appears.
 std::string raise_at_signal(const std::string& step, int signal) {
+  ::prctl(PR_SET_NAME, "aml-dist-stop");  // proctrack/linuxproc spares what is called slurmstepd
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);

@@ -343,7 +343,8 @@ class Keeper {
   /// The facts of a start that has ended.
   [[nodiscard]] Start judge(const EndOfStart& end, std::int64_t ran) const {
     Start start{.status = end.status, .ended = now_s(), .ran = ran};
-    if (end.signal) {
+    const bool preempted = end.record && end.record->cause == Cause::preempted;  // its SIGTERM may come here first
+    if (end.signal && !preempted) {
       start.cause = Cause::cancelled;
       start.evidence = concat({"signal ", std::to_string(*end.signal)});
       if (start.status == 0) start.status = shells_offset + *end.signal;
@@ -453,12 +454,16 @@ class Keeper {
   }
 
   int finish(int status) {
-    const bool by_slurm = was_cancelled_ ||
-                          (!state_.history.empty() && state_.history.back().cause == Cause::cancelled) ||
-                          (!state_.history.empty() && state_.history.back().cause == Cause::preempted);
-    // A job that is preempted or requeued by others comes back; one that is cancelled does not.
-    const auto restarts = text::to_number(by_slurm ? job_field(job_.run.job, "Restarts") : std::string(), UINT32_MAX);
-    const bool comes_back = is_requeued_ || (job_.may_requeue && restarts.value_or(0) > job_.run.restarts);
+    const Cause last = state_.history.empty() ? Cause::unknown : state_.history.back().cause;
+    // slurmctld counts the restart of a job only once this process has ended, so a preempted one may come back.
+    const bool preempted = last == Cause::preempted && job_.may_requeue;
+    if (preempted) {
+      state_.runs = false;
+      static_cast<void>(save());
+    }
+    const bool by_others = was_cancelled_ || last == Cause::cancelled;  // who may have requeued it
+    const auto restarts = text::to_number(by_others ? job_field(job_.run.job, "Restarts") : std::string(), UINT32_MAX);
+    const bool comes_back = is_requeued_ || preempted || (job_.may_requeue && restarts.value_or(0) > job_.run.restarts);
     if (!comes_back) ::unlink(state_file_.c_str());
     return status;
   }

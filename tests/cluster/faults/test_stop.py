@@ -133,7 +133,10 @@ def test_aml_dist_stop_reaches_a_program_without_the_library_on_all_nodes_at_onc
 @pytest.mark.parametrize("flags, signal", [("stop=30@USR1", "USR1"), ("stop=30", "TERM")])
 def test_the_file_appears_when_scancel_sends_a_signal(cluster, workdir, watcher, flags, signal):
     """On each node, and the signal of the other key makes none."""
-    step = Background(cluster, workdir, f"srun -t 10 -J stops -N2 -n2 --aml-dist=pytorch,{flags} bash -c \"trap '' TERM; exec {watcher}\"")
+    program = workdir / "program"
+    program.write_text(f"#!/bin/bash\ntrap '' TERM\nexec {watcher}\n")
+    program.chmod(0o755)
+    step = Background(cluster, workdir, f"srun -t 10 -J stops -N2 -n2 --aml-dist=pytorch,{flags} {program}")
     wait_until(lambda: step.text().count("file /") == 2, 40)
     number = cluster.run("squeue -h -n stops -o %A").out.strip()
     cluster.run(f"scancel --signal=WINCH {number}.0")

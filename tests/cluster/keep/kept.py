@@ -23,7 +23,7 @@ import array, math, os, pathlib, sys, time
 import amldist
 folder, steps, pace = pathlib.Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 rank, restart, node = int(os.environ["RANK"]), int(os.environ["AMLDIST_RESTART"]), os.environ["SLURMD_NODENAME"]
-fell = lambda: (folder / "fell").write_text(str(time.time()))
+fell = lambda: (folder / "fell").exists() or (folder / "fell").write_text(str(time.time()))
 fault = lambda step: None
 exec((folder / "fault.py").read_text())
 fault(-1)
