@@ -12,14 +12,16 @@
 
 namespace amldist::spank {
 
-/// Asks srun, or its stand-in, how long it is until the stop. All that touches a file is done in a child with the
-/// user's rights: the folder is the user's.
+/// Asks srun, or its stand-in, how long it is until the stop, and listens for signals that mean one. srun cannot tell
+/// it: nodes listen on no port. All that touches a file of the user's is done in a child with the user's rights.
 class StopWatch {
  public:
   struct Node {
     step::SrunLink srun;
     UserRights rights;
-    std::string step;  ///< "42.0"
+    std::string step;        ///< "42.0"
+    int signal;              ///< of the key; 0: none
+    std::string group_file;  ///< that makes a process one of the step's; empty: all children of slurmstepd are
   };
   /// Starts the thread, after the tasks were forked. Without one (no memory) no file appears on this node.
   explicit StopWatch(Node node) noexcept;

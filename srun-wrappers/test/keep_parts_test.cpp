@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "aml_dist/common/locked_folder.hpp"
 #include "aml_dist/keep/job_state.hpp"
 #include "aml_dist/keep/node_health.hpp"
 #include "aml_dist/keep/node_watch.hpp"
@@ -127,8 +128,9 @@ TEST(KeepSlurmView, ReadsScontrol) {
       "NodeName=node1 Arch=x86_64 NodeAddr=10.0.0.1 NodeHostName=node1 Port=7000 State=ALLOCATED Weight=1\n"
       "NodeName=node2 NodeAddr=n2 State=IDLE+DRAIN Reason=x\nNodeName=node3 NodeAddr=n3 "
       "State=ALLOCATED+NOT_RESPONDING\n"
-      "NodeName=node4 NodeAddr=n4 State=DOWN* Reason=x\n\nNode node9 not found\n");
-  ASSERT_EQ(nodes.size(), 4U);
+      "NodeName=node4 NodeAddr=n4 State=DOWN* Reason=x\nNodeName=node5 NodeAddr=n5 State=UNKNOWN\n\nNode node9 not "
+      "found\n");
+  ASSERT_EQ(nodes.size(), 5U);
   EXPECT_EQ(nodes.at("node1").address, "10.0.0.1");
   EXPECT_EQ(nodes.at("node1").port, 7000);
   const auto states = [&](const char* name) { return std::pair(nodes.at(name).is_down(), nodes.at(name).is_usable()); };
@@ -136,6 +138,7 @@ TEST(KeepSlurmView, ReadsScontrol) {
   EXPECT_EQ(states("node2"), std::pair(false, false));
   EXPECT_EQ(states("node3"), std::pair(true, false));
   EXPECT_EQ(states("node4"), std::pair(true, false));
+  EXPECT_EQ(states("node5"), std::pair(false, true));
   const std::string steps =
       "StepId=1.batch State=RUNNING SrunHost:Pid=(null):0\nStepId=1.0 State=RUNNING SrunHost:Pid=node1:40\n"
       "StepId=1.1 SrunHost:Pid=node1.a.b:401\n";
@@ -226,6 +229,28 @@ TEST_F(KeepState, TheNewestFileIsTheProgress) {
   EXPECT_EQ(progress_of("echo 7"), "7\n");
   EXPECT_EQ(progress_of("echo 7; exit 1"), "");
   EXPECT_NE(progress_of(folder + "/deep/1"), "");
+}
+
+/// What a killed process has left goes with the next folder of its kind; one in use stays.
+TEST(LockedFolder, GoesWithItsProcess) {
+  const testing::ScratchFolder scratch;
+  const std::string place = scratch.path() + "/";
+  for (const char* const name : {"keep-dead", "other-dead"}) {
+    std::filesystem::create_directory(place + name);
+    std::filesystem::permissions(place + name, std::filesystem::perms::owner_all);
+    std::ofstream(place + name + "/lock") << "";
+    std::ofstream(place + name + "/end") << "a record";
+  }
+  {
+    const auto one = tools::LockedFolder::make(place + "keep-1", "keep-");
+    const auto other = tools::LockedFolder::make(place + "keep-2", "keep-");
+    ASSERT_TRUE(one && other);
+    EXPECT_TRUE(std::filesystem::is_directory(one->path()) && std::filesystem::is_directory(other->path()));
+    EXPECT_FALSE(std::filesystem::exists(place + "keep-dead"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(place + "keep-1") || std::filesystem::exists(place + "keep-2"));
+  EXPECT_TRUE(std::filesystem::exists(place + "other-dead"));
+  EXPECT_EQ(tools::LockedFolder::make("/proc/keep-1", "keep-").error().code, Errc::unavailable);
 }
 
 TEST(SlurmView, ReadsWhenAJobEnds) {

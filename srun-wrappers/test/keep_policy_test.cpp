@@ -71,6 +71,13 @@ TEST(KeepPolicy, DecidesByTheTable) {
        Action::restart,
        {},
        ""},
+      {"preemptions are free",
+       at_limit,
+       {ended(preempted), ended(preempted), fault("b")},
+       two_spares,
+       Action::restart,
+       {},
+       "again on the same nodes"},
       // At once.
       {"refused", five, {ended(refused)}, two_spares, Action::end, {}, "not started again: refused, why"},
       {"cancelled", five, {ended(cancelled)}, two_spares, Action::end, {}, "not started again: cancelled"},

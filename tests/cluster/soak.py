@@ -29,7 +29,7 @@ def listening(file):
     return sum(line.split()[3] in ("0A", "07") for line in open(file).read().splitlines()[1:])
 names = [name(pid) for pid in os.listdir("/proc") if pid.isdigit() and pid not in own]
 print(json.dumps({
-    "steps' processes": sum(each in ("slurmstepd", "aml-dist-mon", "sleep-task") for each in names),
+    "steps' processes": sum(each in ("slurmstepd", "aml-dist-mon", "aml-dist-stop", "sleep-task") for each in names),
     "slurmd's descriptors": len(os.listdir(f"/proc/{slurmd[0]}/fd")) if slurmd else -1,
     "leases": len(glob.glob(f"/run/aml-dist/ports/*.{inode}")),
     "ports": sum(listening(f"/proc/net/{kind}") for kind in ("tcp", "tcp6", "udp", "udp6")),

@@ -70,6 +70,12 @@ def test_jobs_come_behind_those_that_they_need(aml_run, tmp_path):
     assert "--stop-run" in plan(aml_run, tmp_path, chain(settings={"continue_on_step_failure": False}))["jobs"][0]["script"]
 
 
+def test_the_tier_of_a_pipeline_is_that_of_its_jobs(aml_run, tmp_path):
+    jobs = {"a": {"type": "command", "command": "x"}, "b": {"type": "command", "command": "x", "queue_settings": {"job_tier": "Standard"}}}
+    told = plan(aml_run, tmp_path, {"type": "pipeline", "queue_settings": {"job_tier": "Spot"}, "jobs": jobs})
+    assert ["#SBATCH --requeue" in job["script"] for job in told["jobs"]] == [True, False]
+
+
 def test_a_pipeline_in_a_pipeline_is_written_out(aml_run, tmp_path):
     inner = {"type": "pipeline", "inputs": {"i": {"type": "uri_folder"}}, "outputs": {"o": {"type": "uri_folder"}},
              "jobs": {"one": {**COMMAND, "inputs": {"i": "${{parent.inputs.i}}"}},

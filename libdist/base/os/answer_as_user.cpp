@@ -7,7 +7,6 @@
 #include <climits>
 #include <csignal>
 
-#include "base/os/child_process.hpp"
 #include "base/os/inherited_descriptors.hpp"
 
 namespace amldist {
@@ -47,14 +46,22 @@ void serve(const UserRights& rights, const std::function<std::string()>& answer,
 
 std::optional<std::string> answer_as_user(UserRights rights, const std::function<std::string()>& answer,
                                           std::chrono::milliseconds timeout) {
+  const auto deadline = Clock::now() + timeout;
+  const auto copy = UserCopy::start(rights, answer);
+  return copy ? copy->answer(deadline) : std::nullopt;
+}
+
+std::optional<UserCopy> UserCopy::start(UserRights rights, const std::function<std::string()>& answer) {
   auto pipe = Pipe::make();
   if (!pipe) return std::nullopt;
-  const auto deadline = Clock::now() + timeout;
   const pid_t own_id = ::getpid();
-  const auto child = ChildProcess::fork([&] { serve(rights, answer, pipe->writing.get(), own_id); });
+  auto child = ChildProcess::fork([&] { serve(rights, answer, pipe->writing.get(), own_id); });
   if (!child) return std::nullopt;
-  pipe->writing = FileDescriptor();
-  const auto text = read_until_end(pipe->reading.get(), deadline, longest_answer_as_user + 1);
+  return UserCopy(std::move(*child), std::move(pipe->reading));
+}
+
+std::optional<std::string> UserCopy::answer(Clock::time_point deadline) const {
+  const auto text = read_until_end(answer_.get(), deadline, longest_answer_as_user + 1);
   if (!text || !text->starts_with(head)) return std::nullopt;
   return text->substr(1);
 }

@@ -7,6 +7,11 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
+
+#include "base/os/child_process.hpp"
+#include "base/os/file_descriptor.hpp"
+#include "base/time/clock.hpp"
 
 namespace amldist {
 
@@ -33,5 +38,24 @@ inline constexpr std::size_t longest_answer_as_user = 3600;
 /// of this process may hold at the moment of the fork.
 [[nodiscard]] std::optional<std::string> answer_as_user(UserRights rights, const std::function<std::string()>& answer,
                                                         std::chrono::milliseconds timeout);
+
+/// The same, while this process goes on. Move-only; its end ends the copy.
+class UserCopy {
+ public:
+  /// nullopt: the process could not be started.
+  [[nodiscard]] static std::optional<UserCopy> start(UserRights rights, const std::function<std::string()>& answer);
+
+  /// Of the copy, which is a child of this process.
+  [[nodiscard]] pid_t id() const noexcept { return child_.id(); }
+  /// Becomes readable when it has answered or ended.
+  [[nodiscard]] int descriptor() const noexcept { return answer_.get(); }
+  /// nullopt: there is none by then.
+  [[nodiscard]] std::optional<std::string> answer(Clock::time_point deadline) const;
+
+ private:
+  UserCopy(ChildProcess child, FileDescriptor answer) : child_(std::move(child)), answer_(std::move(answer)) {}
+  ChildProcess child_;
+  FileDescriptor answer_;
+};
 
 }  // namespace amldist

@@ -18,6 +18,9 @@ constexpr std::int64_t longest_wait = 60;
 
 bool was_of_use(const Start& start) { return start.advanced.value_or(start.ran >= hour); }
 
+/// A preemption is nobody's failure, and an agreed stop none at all.
+bool costs(const Start& start) { return !start.at_limit && start.cause != Cause::preempted; }
+
 bool is_nodes_fault(const Start& start) {
   switch (start.cause) {
     case Cause::node_down:
@@ -94,8 +97,8 @@ std::string exhausted(const Limits& limits, std::span<const Start> history) {
                                : concat({"all ", text::count(limits.retries, "restart"), " of --retries are used"});
   }
   const std::int64_t now = history.back().ended;
-  const auto recent = std::ranges::count_if(
-      history.first(history.size() - 1), [&](const Start& each) { return !each.at_limit && each.ended > now - hour; });
+  const auto recent = std::ranges::count_if(history.first(history.size() - 1),
+                                            [&](const Start& each) { return costs(each) && each.ended > now - hour; });
   if (limits.per_hour == 0 || recent < static_cast<std::ptrdiff_t>(limits.per_hour)) return {};
   return concat({"it was started again ", text::count(limits.per_hour, "time"),
                  " within the last hour, the most that --per-hour allows"});
@@ -178,7 +181,7 @@ Decision decide(const Limits& limits, std::span<const Start> history, const Node
 }
 
 std::size_t costly(std::span<const Start> history) {
-  return static_cast<std::size_t>(std::ranges::count(history, false, &Start::at_limit));
+  return static_cast<std::size_t>(std::ranges::count_if(history, costs));
 }
 
 std::string failure_of(const step::EndRecord& record) {

@@ -1,5 +1,6 @@
 #include "aml_dist/keep/keeper.hpp"
 
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -12,10 +13,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "aml_dist/common/locked_folder.hpp"
 #include "aml_dist/keep/job_state.hpp"
 #include "aml_dist/keep/progress.hpp"
 #include "aml_dist/keep/slurm_view.hpp"
 #include "aml_dist/keep/watched_start.hpp"
+#include "base/net/own_network.hpp"
 #include "base/os/environment.hpp"
 #include "base/os/whole_file.hpp"
 #include "base/text/hostlist.hpp"
@@ -89,24 +92,14 @@ Result<FileDescriptor> claim_job(std::uint32_t job) {
       concat({"another aml-dist keep of job ", std::to_string(job), " runs here: start one after the other"}));
 }
 
-/// A folder of this process's, removed with it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = own_variable("TMPDIR").value_or("/tmp") + "/aml-dist-keep-XXXXXX";
-    if (::mkdtemp(pattern.data()) != nullptr) path_ = pattern;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+/// For the record of each end, and for what scontrol and the checks write.
+Result<tools::LockedFolder> make_folder() {
+  std::uint32_t chance = 0;
+  if (::getrandom(&chance, sizeof chance, 0) != sizeof chance) return Error{Errc::unavailable, "no random number"};
+  const std::string prefix = concat({"aml-dist-keep-", own_host_name(), "-"});  // a node sees no locks of another
+  const std::string parent = own_variable("TMPDIR").value_or("/tmp");
+  return tools::LockedFolder::make(concat({parent, "/", prefix, std::to_string(chance)}), prefix);
+}
 
 class Keeper {
  public:
@@ -351,7 +344,8 @@ class Keeper {
   /// The facts of a start that has ended.
   [[nodiscard]] Start judge(const EndOfStart& end, std::int64_t ran) const {
     Start start{.status = end.status, .ended = now_s(), .ran = ran};
-    if (end.signal) {
+    const bool preempted = end.record && end.record->cause == Cause::preempted;  // its SIGTERM may come here first
+    if (end.signal && !preempted) {
       start.cause = Cause::cancelled;
       start.evidence = concat({"signal ", std::to_string(*end.signal)});
       if (start.status == 0) start.status = shells_offset + *end.signal;
@@ -461,12 +455,16 @@ class Keeper {
   }
 
   int finish(int status) {
-    const bool by_slurm = was_cancelled_ ||
-                          (!state_.history.empty() && state_.history.back().cause == Cause::cancelled) ||
-                          (!state_.history.empty() && state_.history.back().cause == Cause::preempted);
-    // A job that is preempted or requeued by others comes back; one that is cancelled does not.
-    const auto restarts = text::to_number(by_slurm ? job_field(job_.run.job, "Restarts") : std::string(), UINT32_MAX);
-    const bool comes_back = is_requeued_ || (job_.may_requeue && restarts.value_or(0) > job_.run.restarts);
+    const Cause last = state_.history.empty() ? Cause::unknown : state_.history.back().cause;
+    // slurmctld counts the restart of a job only once this process has ended, so a preempted one may come back.
+    const bool preempted = last == Cause::preempted && job_.may_requeue;
+    if (preempted) {
+      state_.runs = false;
+      static_cast<void>(save());
+    }
+    const bool by_others = was_cancelled_ || last == Cause::cancelled;  // who may have requeued it
+    const auto restarts = text::to_number(by_others ? job_field(job_.run.job, "Restarts") : std::string(), UINT32_MAX);
+    const bool comes_back = is_requeued_ || preempted || (job_.may_requeue && restarts.value_or(0) > job_.run.restarts);
     if (!comes_back) ::unlink(state_file_.c_str());
     return status;
   }
@@ -524,10 +522,9 @@ int keep_alive(KeepOptions options) {
   if (!job) return commands::fail(job.error());
   const auto claim = claim_job(job->run.job);
   if (!claim) return commands::fail(claim.error());
-  const TemporaryFolder folder;
-  if (folder.path().empty())
-    return commands::fail({Errc::unavailable, "keep: no folder can be made in TMPDIR or /tmp"});
-  return Keeper(std::move(options), std::move(*job), std::move(*line), folder.path()).run();
+  const auto folder = make_folder();
+  if (!folder) return commands::fail({folder.error().code, concat({"keep: ", folder.error().message})});
+  return Keeper(std::move(options), std::move(*job), std::move(*line), folder->path()).run();
 }
 
 }  // namespace amldist::keep

@@ -52,6 +52,7 @@ std::vector<std::string> words_of(std::span<const std::string> nodes, HealthChec
                                     "--cpu-bind=none",
                                     "--kill-on-bad-exit=0",
                                     "--cpus-per-task=1",
+                                    "--mem=0",
                                     "--distribution=block",
                                     "--ntasks-per-node=1",
                                     "--nodes=" + count,

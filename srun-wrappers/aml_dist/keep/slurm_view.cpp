@@ -57,9 +57,9 @@ std::optional<std::uint64_t> setting(std::string_view config, std::string_view n
 }  // namespace
 
 bool NodeState::is_down() const {
-  return word.starts_with("DOWN") || word.starts_with("FAIL") || word.starts_with("UNKNOWN") ||
-         word.find("NOT_RESPONDING") != std::string::npos || word.find('*') != std::string::npos ||
-         word.find("POWERED_DOWN") != std::string::npos || word.find("POWERING_DOWN") != std::string::npos;
+  return word.starts_with("DOWN") || word.starts_with("FAIL") || word.find("NOT_RESPONDING") != std::string::npos ||
+         word.find('*') != std::string::npos || word.find("POWERED_DOWN") != std::string::npos ||
+         word.find("POWERING_DOWN") != std::string::npos;
 }
 
 bool NodeState::is_usable() const { return !is_down() && word.find("DRAIN") == std::string::npos; }

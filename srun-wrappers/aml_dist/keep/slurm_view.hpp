@@ -16,10 +16,11 @@
 namespace amldist::keep {
 
 struct NodeState {
-  std::string address;                   ///< NodeAddr
-  std::string word;                      ///< "DOWN+NOT_RESPONDING"
-  std::uint16_t port = 0;                ///< of its slurmd, where it is not the site's
-  [[nodiscard]] bool is_down() const;    ///< or does not answer slurmctld
+  std::string address;     ///< NodeAddr
+  std::string word;        ///< "DOWN+NOT_RESPONDING"
+  std::uint16_t port = 0;  ///< of its slurmd, where it is not the site's
+  /// Or does not answer slurmctld. Not UNKNOWN, as all nodes are to a slurmctld that has just started.
+  [[nodiscard]] bool is_down() const;
   [[nodiscard]] bool is_usable() const;  ///< neither down nor drained
 };
 

@@ -218,7 +218,11 @@ std::vector<std::string> SrunLine::words_for(const Choice& choice, const Environ
   if (ordered) words.emplace_back("--distribution=arbitrary");
   words.emplace_back("--no-kill");
   words.emplace_back(choice.kills_on_bad_exit ? "--kill-on-bad-exit=1" : "--kill-on-bad-exit=0");
-  if (choice.overlaps) words.emplace_back("--overlap");
+  if (choice.overlaps) {
+    words.emplace_back("--overlap");
+    // The job's whole memory, beside what the step holds that has not gone yet: Slurm lends CPUs twice, but no memory.
+    if (!known_.has("mem-per-cpu") && !known_.has("mem-per-gpu")) words.emplace_back("--mem=0");
+  }
   if (const auto variables = exported(known_, environment)) words.push_back(concat({"--export=", *variables}));
   words.insert(words.end(), command_.begin(), command_.end());
   return words;

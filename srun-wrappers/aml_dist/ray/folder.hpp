@@ -4,8 +4,8 @@
 
 #include <string>
 
+#include "aml_dist/common/locked_folder.hpp"
 #include "aml_dist/ray/place.hpp"
-#include "base/os/file_descriptor.hpp"
 #include "base/text/result.hpp"
 
 namespace amldist::ray {
@@ -14,26 +14,7 @@ namespace amldist::ray {
 /// the paths of the sockets would be longer than the kernel takes.
 [[nodiscard]] Result<std::string> folder_path(const Place& place, const std::string& parent);
 
-/// Removes its folder at the end. Move-only.
-class Folder {
- public:
-  /// Makes it, for its user alone, after it removed those that dead steps of the user left beside it. Errors:
-  /// unavailable.
-  [[nodiscard]] static Result<Folder> make(const std::string& path);
-  Folder(Folder&&) noexcept = default;
-  Folder& operator=(Folder&&) noexcept = default;
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder();
-
-  [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  /// Leaves the folder where it is, for good.
-  void keep();
-
- private:
-  Folder() = default;
-  FileDescriptor lock_;  ///< held while a process of the step uses the folder
-  std::string path_;
-};
+/// Makes it, after it removed those that dead steps of the user left beside it. Errors: unavailable.
+[[nodiscard]] Result<tools::LockedFolder> make_folder(const std::string& path);
 
 }  // namespace amldist::ray

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "aml_dist/ray/family.hpp"
+#include "aml_dist/ray/folder.hpp"
 #include "aml_dist/ray/interrupts.hpp"
 #include "aml_dist/ray/local_ray.hpp"
 #include "aml_dist/ray/peers.hpp"
@@ -53,7 +54,7 @@ class Head {
     program_ = std::move(*program);
     const auto path = folder_path(place_, options_.parent);
     if (!path) return path.error();
-    auto folder = Folder::make(*path);
+    auto folder = make_folder(*path);
     if (!folder) return folder.error();
     std::vector<std::string> notes;
     resources_ = choose_resources(read_machine(), process_environment(), notes);

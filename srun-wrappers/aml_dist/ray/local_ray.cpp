@@ -50,7 +50,7 @@ std::string reason_in(std::string_view output) {
 }
 
 Result<LocalRay> LocalRay::start(const std::vector<std::string>& command, std::vector<std::string> environment,
-                                 Folder folder) {
+                                 tools::LockedFolder folder) {
   FileDescriptor output(::memfd_create("ray start", MFD_CLOEXEC));
   if (!output) return Error{Errc::unavailable, concat({"no memory for Ray's output: ", std::strerror(errno)})};
   Member member = {command, std::move(environment), output.get(), true};

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "aml_dist/common/locked_folder.hpp"
 #include "aml_dist/ray/family.hpp"
-#include "aml_dist/ray/folder.hpp"
 #include "aml_dist/ray/stopped_process.hpp"
 #include "base/os/child_process.hpp"
 #include "base/os/file_descriptor.hpp"
@@ -18,17 +18,17 @@ class LocalRay {
  public:
   /// Errors: unavailable, internal.
   [[nodiscard]] static Result<LocalRay> start(const std::vector<std::string>& command,
-                                              std::vector<std::string> environment, Folder folder);
+                                              std::vector<std::string> environment, tools::LockedFolder folder);
 
   /// Whether it has joined the cluster.
   [[nodiscard]] bool has_joined();
   /// Why it ended; nullopt: it runs. One that gives up after Ray's own 30 s, as where the file system is cold, is
   /// started again.
   [[nodiscard]] std::optional<std::string> end();
-  [[nodiscard]] Folder& folder() noexcept { return folder_; }
+  [[nodiscard]] tools::LockedFolder& folder() noexcept { return folder_; }
 
  private:
-  LocalRay(Member member, ChildProcess child, FileDescriptor output, Folder folder)
+  LocalRay(Member member, ChildProcess child, FileDescriptor output, tools::LockedFolder folder)
       : member_(std::move(member)), child_(std::move(child)), output_(std::move(output)), folder_(std::move(folder)) {}
 
   /// Whether it has been started again.
@@ -38,7 +38,7 @@ class LocalRay {
   Member member_;
   ChildProcess child_;
   FileDescriptor output_;  ///< in memory: the disk may be full
-  Folder folder_;
+  tools::LockedFolder folder_;
   StoppedProcess stopped_;
   bool has_joined_ = false;
   int attempts_ = 1;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "aml_dist/ray/family.hpp"
+#include "aml_dist/ray/folder.hpp"
 #include "aml_dist/ray/interrupts.hpp"
 #include "aml_dist/ray/local_ray.hpp"
 #include "aml_dist/ray/meeting.hpp"
@@ -116,7 +117,7 @@ class Worker {
   Result<void> try_start() {
     const auto path = folder_path(place_, options_.parent);
     if (!path) return path.error();
-    auto folder = Folder::make(*path);
+    auto folder = make_folder(*path);
     if (!folder) return folder.error();
     const auto own = source_address_towards(place_.head);
     if (!own) return own.error();

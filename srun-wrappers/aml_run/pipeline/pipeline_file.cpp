@@ -54,29 +54,28 @@ struct RowOfKeys {
   std::string_view why;  ///< why it has no effect; empty if it has one
 };
 
-constexpr std::array<RowOfKeys, 22> pipeline_keys = {
-    {{"$schema", "only editors read it"},
-     {"type", ""},
-     {"name", ""},
-     {"display_name", ""},
-     {"experiment_name", ""},
-     {"description", ""},
-     {"tags", "the run's folder keeps its jobs together"},
-     {"settings", ""},
-     {"inputs", ""},
-     {"outputs", ""},
-     {"jobs", ""},
-     {"component", ""},
-     {"compute", ""},
-     {"version", "nothing is registered as an asset"},
-     {"is_deterministic", "every job is run"},
-     {"identity", "the jobs run as you"},
-     {"properties", "Azure ML's own notes about the job"},
-     {"services", "no service is started beside the jobs"},
-     {"id", "Azure ML writes it into its answers"},
-     {"status", "Azure ML writes it into its answers"},
-     {"creation_context", "Azure ML writes it into its answers"},
-     {"queue_settings", "say what you mean with --qos or --partition"}}};
+constexpr std::array<RowOfKeys, 22> pipeline_keys = {{{"$schema", "only editors read it"},
+                                                      {"type", ""},
+                                                      {"name", ""},
+                                                      {"display_name", ""},
+                                                      {"experiment_name", ""},
+                                                      {"description", ""},
+                                                      {"tags", "the run's folder keeps its jobs together"},
+                                                      {"settings", ""},
+                                                      {"inputs", ""},
+                                                      {"outputs", ""},
+                                                      {"jobs", ""},
+                                                      {"component", ""},
+                                                      {"compute", ""},
+                                                      {"version", "nothing is registered as an asset"},
+                                                      {"is_deterministic", "every job is run"},
+                                                      {"identity", "the jobs run as you"},
+                                                      {"properties", "Azure ML's own notes about the job"},
+                                                      {"services", "no service is started beside the jobs"},
+                                                      {"id", "Azure ML writes it into its answers"},
+                                                      {"status", "Azure ML writes it into its answers"},
+                                                      {"creation_context", "Azure ML writes it into its answers"},
+                                                      {"queue_settings", ""}}};
 
 /// The expression, if a text consists of nothing else; else empty.
 std::string_view only_expression(std::string_view text) {
@@ -99,18 +98,19 @@ class PipelineReader {
     const YamlValue* const reference = root.find("component");
     const auto read_all = reference != nullptr ? read_component(root, *reference, scope) : read_whole(root, scope);
     if (!read_all) return read_all.error();
-    hand_on_experiment(root);
+    hand_on(root, "experiment_name");  // MLflow is told so in each job
+    hand_on(root, "queue_settings");
     if (auto status = sort_jobs(file_, root.location, pipeline_.jobs); !status) return status.error();
     return std::move(pipeline_);
   }
 
  private:
-  /// Azure ML keeps a pipeline's jobs in its experiment; MLflow is told so in each of them.
-  void hand_on_experiment(const YamlValue& root) {
-    const YamlValue* const experiment = root.find("experiment_name");
-    if (experiment == nullptr) return;
+  /// A value of the pipeline's that each job has which says nothing else.
+  void hand_on(const YamlValue& root, std::string_view key) {
+    const YamlValue* const value = root.find(key);
+    if (value == nullptr) return;
     for (PipelineJob& each : pipeline_.jobs) {
-      if (each.job.find("experiment_name") == nullptr) each.job.put("experiment_name", *experiment);
+      if (each.job.find(key) == nullptr) each.job.put(key, *value);
     }
   }
 

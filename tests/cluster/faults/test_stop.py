@@ -130,6 +130,26 @@ def test_aml_dist_stop_reaches_a_program_without_the_library_on_all_nodes_at_onc
     assert max(stopped) - min(stopped) < 1 and max(signals) - min(signals) < 1, text
 
 
+@pytest.mark.parametrize("flags, signal", [("stop=30@USR1", "USR1"), ("stop=30", "TERM")])
+def test_the_file_appears_when_scancel_sends_a_signal(cluster, workdir, watcher, flags, signal):
+    """On each node, and the signal of the other key makes none."""
+    program = workdir / "program"
+    program.write_text(f"#!/bin/bash\ntrap '' TERM\nexec {watcher}\n")
+    program.chmod(0o755)
+    step = Background(cluster, workdir, f"srun -t 10 -J stops -N2 -n2 --aml-dist=pytorch,{flags} {program}")
+    wait_until(lambda: step.text().count("file /") == 2, 40)
+    number = cluster.run("squeue -h -n stops -o %A").out.strip()
+    cluster.run(f"scancel --signal=WINCH {number}.0")
+    time.sleep(1)
+    assert "stopped" not in step.text(), step.text()
+    sent = time.time()
+    cluster.run(f"scancel --signal={signal} {number}.0")
+    text = step.wait()
+    stopped = times(text, "stopped")
+    assert len(stopped) == 2 and max(stopped) - sent < 3 and "status 0" in text, (sent, text)
+    nothing_is_left(cluster)
+
+
 def test_an_extended_limit_is_heard_of(cluster, workdir, watcher):
     step = Background(cluster, workdir, f"srun -t 1 -J stops -N2 -n2 --aml-dist=pytorch,stop=40 {watcher}")
     wait_until(lambda: step.text().count("file /") == 2, 40)

@@ -2,74 +2,14 @@
 
 import json
 import os
-import pathlib
 import re
 import shlex
-import struct
-import time
 
 import pytest
-from fabric_nodes import FabricatedNodes  # isort: skip (makes cases known)
-import cases
-from test_fabric import LIBRARY
-from test_faults import wait_until
+from kept import KILL_NODE, TOOL, Kept, ends_as_undisturbed, train, wait_for_checkpoint
+from test_faults import at_rest, wait_until
 from test_hang import program  # noqa: F401 (fixture)
 
-TOOL = os.environ["AMLDIST_TOOL"]
-# A rank says where it runs, and waits for a file, at most half a minute.
-RANK = "echo rank $RANK of $WORLD_SIZE on $SLURMD_NODENAME start $AMLDIST_RESTART $TORCHELASTIC_RESTART_COUNT port $MASTER_PORT"
-# Each step adds a number of its own to a state, written whole or not at all; the end depends on every step once.
-TRAIN = """
-import os, pathlib, struct, sys, time
-folder, steps, pace = pathlib.Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-own = folder / f"rank{os.environ['RANK']}"
-step, state = struct.unpack("<qd", own.read_bytes()) if own.exists() else (0, 1.0)
-print("begins at", step, "restart", os.environ["AMLDIST_RESTART"], flush=True)
-while step < steps:
-    step, state = step + 1, (state * 1.000000119 + 0.1 * (step + 1)) % 977.0
-    time.sleep(pace)
-    draft = own.with_name(own.name + ".new")
-    draft.write_bytes(struct.pack("<qd", step, state))
-    draft.rename(own)
-"""
-
-
-class Kept:
-    """A batch job of `aml-dist keep`."""
-
-    def __init__(self, cluster, workdir: pathlib.Path, arguments: str, program: str, sbatch: str = "-N4", srun: str = "") -> None:
-        self.cluster, self.workdir, self.log = cluster, workdir, workdir / "log"
-        (workdir / "rank.sh").write_text(f"#!/bin/bash\ncd {workdir}\n{RANK}\n{program}\n")
-        (workdir / "job.sh").write_text(f"#!/bin/bash\ncd {workdir}\n{TOOL} keep {arguments} -- srun --ntasks-per-node=1 --aml-dist=pytorch {srun} bash "
-                                        f"{workdir}/rank.sh\necho status $? >>{self.log}\n")
-        done = cluster.run(f"cd {workdir} && sbatch --parsable --exclusive --ntasks-per-node=1 --open-mode=append -o {self.log} {sbatch} job.sh")
-        assert done.status == 0, str(done)
-        self.job = done.out.strip()
-
-    def text(self) -> str:
-        return self.log.read_text() if self.log.exists() else ""
-
-    def says(self, words: str, seconds: float = 40) -> float:
-        try:
-            wait_until(lambda: words in self.text(), seconds)
-        except AssertionError:
-            raise AssertionError(f"never said {words!r}:\n{self.text()}") from None
-        return time.monotonic()
-
-    def end(self, seconds: float = 60) -> int:
-        self.says("\nstatus ", seconds)
-        return int(re.search(r"^status (\d+)$", self.text(), re.MULTILINE)[1])
-
-    def lines(self) -> list[str]:
-        return re.findall(r"^aml-dist: keep: (.*)$", self.text(), re.MULTILINE)
-
-    def starts(self) -> list[str]:
-        return [line.partition(" on ")[2] for line in self.lines() if re.match(r"start \d+ on ", line)]
-
-    def hosts(self, start: int) -> list[str]:
-        """Of the ranks of one start, in their order."""
-        found = re.findall(rf"^rank (\d+) of \d+ on (\w+) start {start} {start} port", self.text(), re.MULTILINE)
-        return [host for _, host in sorted(set(found))]
 
 
 @pytest.fixture(autouse=True)
@@ -77,17 +17,6 @@ def clean(cluster):
     yield
     cluster.run("squeue -h -o %A | xargs -r scancel --quiet; while squeue -h | grep -q .; do sleep 0.2; done", timeout=40)
     assert cluster.devcluster("heal", "all").status == 0
-
-
-def test_a_rank_is_killed_once(cluster, workdir):
-    kept = Kept(cluster, workdir, "--spares 1", "sleep 1; if [ $RANK = 1 ] && mkdir once; then date +%s.%N >died; kill -9 $$; fi; date +%s.%N >>again; sleep 1")
-    assert kept.end() == 0, kept.text()
-    assert kept.starts() == ["node1, node2, node3, spare: node4"] * 2, kept.text()
-    assert kept.hosts(0) == kept.hosts(1) == ["node1", "node2", "node3"], kept.text()
-    assert "again on the same nodes" in kept.lines()[1] and "rank 1 (local 0) on node2: signal 9" in kept.lines()[1], kept.text()
-    ports = set(re.findall(r"port (\d+)", kept.text()))
-    assert len(ports) == 2, "a new port for each start: " + kept.text()
-    assert not list(workdir.glob(".aml-dist-keep*")), "no file is left"
 
 
 def test_a_program_that_always_fails_is_stopped(cluster, workdir):
@@ -130,56 +59,6 @@ def test_a_hang_is_started_again_and_then_its_node_swapped(cluster, pmix, progra
     assert kept.text().count("aml-dist: hang: ") == 2 and "node2 is suspected" in kept.text(), kept.text()
 
 
-def finish_training(kept, workdir, ranks: int, steps: int) -> None:
-    """The files of a training are those of one that nobody disturbed."""
-    state = 1.0
-    for step in range(steps):
-        state = (state * 1.000000119 + 0.1 * (step + 1)) % 977.0
-    want = struct.pack("<qd", steps, state)
-    assert [(workdir / f"rank{rank}").read_bytes() for rank in range(ranks)] == [want] * ranks, kept.text()
-
-
-def train(cluster, workdir, arguments: str, steps: int = 60, **options) -> Kept:
-    (workdir / "train.py").write_text(TRAIN)
-    return Kept(cluster, workdir, arguments, f"exec /usr/bin/python3 {workdir}/train.py {workdir} {steps} 0.1", **options)
-
-
-def checkpoint(workdir: pathlib.Path) -> None:
-    wait_until(lambda: (workdir / "rank1").exists(), 40)
-
-
-def test_the_cable_of_a_node_is_cut(cluster, workdir):
-    """A spare has the node's place within thirteen seconds, long before SlurmdTimeout; the training ends as without it."""
-    kept = train(cluster, workdir, "--spares 1", steps=100)
-    checkpoint(workdir)
-    time.sleep(1)
-    cut = time.monotonic()
-    assert cluster.devcluster("break", "node2", "link").status == 0
-    started = kept.says("keep: start 1 on node1, node4, node3")
-    kept.says("start 1 1 port")
-    assert started - cut < 13, (started - cut, kept.text())
-    assert kept.end() == 0, kept.text()
-    assert "node2 does not answer any more" in kept.text() and kept.hosts(1) == ["node1", "node4", "node3"], kept.text()
-    finish_training(kept, workdir, 3, 100)
-
-
-def test_slurmd_and_the_processes_of_a_node_are_killed(cluster, workdir):
-    kept = train(cluster, workdir, "--spares 1", steps=80)
-    checkpoint(workdir)
-    died = time.monotonic()
-    cluster.run("pkill -9 -x slurmd; pkill -9 slurmstepd; pkill -9 -f train.py", on="node2")
-    started = kept.says("keep: start 1 on node1, node4, node3")
-    assert started - died < 13, (started - died, kept.text())
-    assert kept.end() == 0, kept.text()
-    finish_training(kept, workdir, 3, 80)
-
-
-def test_a_node_that_fails_its_check_is_not_used(cluster, workdir, sick):
-    kept = Kept(cluster, workdir, "--spares 1", "true")
-    assert kept.end() == 0 and kept.starts() == ["node1, node3, node4"], kept.text()
-    assert re.match(r"node2 is not used: ib\.\w+: ", kept.lines()[0]), kept.text()
-
-
 def test_a_check_that_does_not_answer_is_not_a_sick_node(cluster, workdir):
     """And does not hold the job for ever."""
     slow = workdir / "slow"
@@ -194,25 +73,14 @@ def test_a_check_that_does_not_answer_is_not_a_sick_node(cluster, workdir):
         assert cluster.run(f"umount {TOOL}", on="node3").status == 0
 
 
-@pytest.fixture
-def sick(cluster):
-    """A port of node2's card is down."""
-    nodes = FabricatedNodes(cluster, LIBRARY)
-    tree = cases.base()
-    tree.port(1).state, tree.port(1).phys_state = "1: DOWN", "2: Polling"
-    nodes.lay("node2", tree)
-    yield
-    nodes.close()
-
-
 @pytest.mark.parametrize("arguments, says, starts", [
     ("--min-nodes 2", "it goes on with 3 nodes (--min-nodes=2)", ["node1, node2, node3, node4", "node1, node3, node4"]),
     ("", "no spare is left: give --spares, --min-nodes or --requeue", ["node1, node2, node3, node4"]),
 ])
 def test_no_spare_is_left(cluster, workdir, arguments, says, starts):
     kept = train(cluster, workdir, arguments, steps=60)
-    checkpoint(workdir)
-    cluster.run("pkill -9 -x slurmd; pkill -9 slurmstepd; pkill -9 -f train.py", on="node2")
+    wait_for_checkpoint(kept)
+    cluster.run(KILL_NODE, on="node2")
     status = kept.end()
     assert says in kept.text() and kept.starts() == starts and (status == 0) == bool(arguments), kept.text()
     if arguments:
@@ -221,13 +89,13 @@ def test_no_spare_is_left(cluster, workdir, arguments, says, starts):
 
 def test_back_to_the_queue_without_the_node(cluster, workdir):
     kept = train(cluster, workdir, "--requeue", steps=60, sbatch="-N3 --requeue")
-    checkpoint(workdir)
-    cluster.run("pkill -9 -x slurmd; pkill -9 slurmstepd; pkill -9 -f train.py", on="node2")
+    wait_for_checkpoint(kept)
+    cluster.run(KILL_NODE, on="node2")
     kept.says("the job goes back to the queue, without node2")
     kept.says("the job was requeued: 1 start so far, without node2", 60)
     assert kept.end(60) == 0, kept.text()
     assert kept.starts() == ["node1, node2, node3", "node1, node3, node4"] and "start 1 1 port" in kept.text(), kept.text()
-    finish_training(kept, workdir, 3, 60)
+    assert ends_as_undisturbed(cluster, workdir, 3, 60), kept.text()
     assert not list(workdir.glob(".aml-dist-keep*")), "no file is left"
 
 
@@ -246,19 +114,6 @@ def test_a_step_that_stops_before_the_limit_goes_on_in_the_queue(cluster, workdi
     assert "keep: the step has stopped before the time limit: the job goes back to the queue" in said, said
     assert "keep: the job was requeued: 1 start so far" in said and "start 1 on node" in said, said
     assert not list(workdir.glob(".aml-dist-keep*")), "no file is left"
-
-
-def test_the_node_of_the_batch_script_dies(cluster, workdir):
-    """Slurm ends the job when it gives the node up, and requeues it; the next run goes on, with the same budget."""
-    kept = train(cluster, workdir, "--requeue --retries 1", steps=60, sbatch="-N2 -w node[1-2] --requeue")
-    checkpoint(workdir)
-    cluster.run("pkill -9 -x slurmd; pkill -9 slurmstepd; pkill -9 -x aml-dist; pkill -9 -x srun; pkill -9 -x python3; pkill -9 slurm_script", on="node1")
-    wait_until(lambda: "NODE_FAIL" in cluster.run(f"scontrol show job {kept.job}").out or "Restarts=1" in cluster.run(f"scontrol show job {kept.job}").out, 90)
-    assert cluster.devcluster("heal", "node1").status == 0
-    kept.says("the job was requeued: 1 start so far", 60)
-    kept.says("\nstatus 0", 60)  # the first run's was the shell's word about a killed keep
-    assert "start 1 1 port" in kept.text(), kept.text()
-    finish_training(kept, workdir, 2, 60)
 
 
 def test_a_cancelled_job_is_not_started_again(cluster, workdir):
@@ -291,6 +146,65 @@ def test_the_others_may_finish_what_they_write(cluster, workdir):
     assert kept.end(30) != 0, kept.text()
     assert sorted(re.findall(r"saved \d", kept.text())) == ["saved 0", "saved 2", "saved 3"], kept.text()
     assert "the others have 4 s to finish" in kept.text() and "--grace=4 is over" in kept.text(), kept.text()
+
+
+def test_ranks_that_ignore_sigterm(cluster, workdir):
+    """They are killed after KillWait, two seconds here, and the next start does not wait for longer."""
+    kept = Kept(cluster, workdir, "--health off", "trap '' TERM; [ $AMLDIST_RESTART = 0 ] || exit 0; [ $RANK != 1 ] || exit 7; while :; do sleep 0.5; done")
+    assert kept.end() == 0 and len(kept.starts()) == 2 and "again on the same nodes" in kept.text(), kept.text()
+
+
+def test_so_often_within_an_hour(cluster, workdir):
+    kept = Kept(cluster, workdir, "--per-hour 1 --retries 9 --health off", "[ $RANK != $AMLDIST_RESTART ] || exit $((5 + AMLDIST_RESTART)); sleep 30")
+    assert kept.end() != 0 and len(kept.starts()) == 2, kept.text()
+    assert "it was started again 1 time within the last hour, the most that --per-hour allows" in kept.lines()[-1], kept.text()
+
+
+@pytest.mark.parametrize("watched, starts", [("{0}/steps", 4), ("'wc -l <{0}/other'", 2)])
+def test_progress_of_a_file_or_by_a_command(cluster, workdir, watched, starts):
+    """Each start fails on another rank and in another way. What advances may go on, what does not is ended."""
+    (workdir / "other").write_text("1\n")
+    kept = Kept(cluster, workdir, f"--retries 9 --health off --progress {watched.format(workdir)}",
+                "[ $AMLDIST_RESTART -lt 3 ] || exit 0; [ $RANK = $AMLDIST_RESTART ] || exec sleep 30; echo $RANK >>steps; exit $((5 + RANK))")
+    assert (kept.end() == 0) == (starts == 4) and len(kept.starts()) == starts, kept.text()
+    assert starts == 4 or kept.lines()[-1].startswith("no progress in two starts"), kept.text()
+
+
+def test_a_state_that_is_not_of_this_job(cluster, workdir):
+    """Another job's counts for nothing, and what is no state is said."""
+    other = {"schema": 1, "cluster": "other", "job": 1, "restarts": 0, "excluded": ["node1"], "batch_host": "", "runs": True, "history": []}
+    for content, says in [(json.dumps(other), ""), ("no state", "is not a file of keep's: it is not used")]:
+        (workdir / "content").write_text(content)
+        done = cluster.run(f"cd {workdir}; salloc -Q -N1 -w node1 bash -c 'cp content .aml-dist-keep-$SLURM_JOB_ID.json; "
+                           f"{TOOL} keep --health off -- srun --aml-dist=pytorch true'")
+        lines = [line for line in done.own_lines() if "start 0 on node1" not in line]
+        assert done.status == 0 and [says in line for line in lines] == [True] * bool(says), str(done)
+
+
+def test_starts_and_stops_leave_nothing(cluster, workdir):
+    """No file, port or process, though every third keep is killed with its srun. AMLDIST_KEEP_STARTS: how many."""
+    starts = int(os.environ.get("AMLDIST_KEEP_STARTS", "4"))
+    files = "ls -d /tmp/aml-dist-keep* /dev/shm/aml-dist-*/* 2>/dev/null; pgrep -af 'aml-dist keep' | grep -v pgrep"
+    before = {node: (at_rest(cluster, node), cluster.run(files, on=node).out) for node in ("node1", "node2")}
+    (workdir / "job.sh").write_text(f"""#!/bin/bash
+for i in $(seq {starts}); do
+  export kind=$((i % 3))
+  {TOOL} keep --health off -- srun --ntasks-per-node=1 --aml-dist=pytorch bash -c 'case $kind$AMLDIST_RESTART in 00) sleep 3;; 10) exit 3;; esac' &
+  [ $kind != 0 ] || {{ sleep 1.5; pkill -9 -P $! -x srun; kill -9 $!; }}
+  wait $!
+  echo $i $? >>ends
+done
+""")
+    done = cluster.run(f"cd {workdir} && sbatch --wait -w node[1-2] -N2 --exclusive --ntasks-per-node=1 -o log job.sh; "
+                       f"sbatch --wait -w node[1-2] -N2 --exclusive --ntasks-per-node=1 -o log2 --wrap '{TOOL} keep --health off -- srun --aml-dist=pytorch true'",
+                       timeout=60 + 6 * starts)
+    text = (workdir / "log").read_text()
+    ends = [line.split()[1] for line in (workdir / "ends").read_text().splitlines()]
+    assert done.status == 0 and ends == ["137" if i % 3 == 0 else "0" for i in range(1, starts + 1)], text
+    for node, (counts, found) in before.items():
+        after = at_rest(cluster, node)
+        assert {**after, "slurmd's descriptors": 0} == {**counts, "slurmd's descriptors": 0}, (node, counts, after)
+        assert cluster.run(files, on=node).out == found, node
 
 
 def test_lines_of_json(cluster, workdir):

@@ -61,3 +61,13 @@ def test_explain_counts_and_draws_the_links(switched, workdir):
     done = switched.run(f"{TOOL} explain --aml-dist=pytorch --nodelist 'node[1-4]' --tasks-per-node 1 --topology {saved}")
     assert "as placed:          12 links between neighbours: node1 | node2 | node3 | node4\n" in done.out, str(done)
     assert "along the switches: 8 links between neighbours: node1 node3 | node2 node4\n" in done.out, str(done)
+
+
+def test_the_addresses_of_the_tasks_say_the_same(switched, workdir):
+    """SLURM_TOPOLOGY_ADDR, which a task has where scontrol does not answer."""
+    saved = workdir / "addresses"
+    told = switched.run("srun -N4 -n4 bash -c 'echo $SLURMD_NODENAME $SLURM_TOPOLOGY_ADDR'")
+    assert "node3 top.s0.node3\n" in told.out, str(told)
+    saved.write_text(told.out)
+    done = switched.run(f"{TOOL} explain --aml-dist=pytorch --nodelist 'node[1-4]' --tasks-per-node 1 --topology {saved}")
+    assert "as placed:          12 links between neighbours: node1 | node2 | node3 | node4\n" in done.out, str(done)
