@@ -15,8 +15,4 @@ namespace amldist::spank {
 /// be, or nobody can tell (a script, a file of another kind).
 [[nodiscard]] std::string_view why_not_preloaded(const std::string& path);
 
-/// Whether a program asks at run time whether it has MPI: it names MPI's functions only as weak symbols, and is not
-/// linked with an MPI. With MPI's names preloaded it would believe that it has one.
-[[nodiscard]] bool asks_for_mpi(const std::string& path);
-
 }  // namespace amldist::spank

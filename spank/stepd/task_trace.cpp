@@ -98,12 +98,11 @@ std::string find_trace_libraries(const std::string& configured) {
 
 bool uses_mpi(const launch::Spec& spec) noexcept { return spec.kind == launch::Kind::mpi || spec.backend == "mpi"; }
 
-void set_trace(const NodePlan& plan, const std::string& program, const EnvironmentReader& environment,
-               EnvironmentPatch& patch) {
+void set_trace(const NodePlan& plan, const EnvironmentReader& environment, EnvironmentPatch& patch) {
   const std::string before = environment(preload).value_or("");
   const std::string others = without_ours(before);
-  const bool loads = plan.trace.on && uses_mpi(plan.step.spec) && !plan.trace_libraries.empty() &&
-                     is_there(preload_path(plan)) && !asks_for_mpi(find_program(program, environment));
+  const bool loads =
+      plan.trace.on && uses_mpi(plan.step.spec) && !plan.trace_libraries.empty() && is_there(preload_path(plan));
   const std::string after = loads ? concat({others, others.empty() ? "" : ":", preload_path(plan)}) : others;
   if (after.empty() && !before.empty()) patch.unset(preload);
   else if (after != before && (loads || before.find(preloaded) != std::string::npos)) patch.set(preload, after);
@@ -130,10 +129,6 @@ std::optional<std::string> trace_note(const NodePlan& plan, const Handle& handle
                    " where the tasks run: mount it into the container"});
   }
   const std::string program = find_program(handle.program(), handle.environment());
-  if (asks_for_mpi(program)) {
-    return concat({"trace: MPI calls are not recorded, because ", program,
-                   " asks at run time whether it has MPI (weak symbols) and is not linked with it"});
-  }
   if (const auto why = why_not_preloaded(program); !why.empty()) {
     return concat({"trace: MPI calls are not recorded, because ", program, " ", why,
                    ": the system loads no other library into such a program"});

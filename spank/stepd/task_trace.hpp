@@ -21,8 +21,7 @@ namespace amldist::spank {
 
 /// Sets AMLDIST_TRACE, and for programs with MPI LD_PRELOAD, behind what the user has there. Removes what an outer
 /// step left. Nothing is set where the plan has no trace.
-void set_trace(const NodePlan& plan, const std::string& program, const EnvironmentReader& environment,
-               EnvironmentPatch& patch);
+void set_trace(const NodePlan& plan, const EnvironmentReader& environment, EnvironmentPatch& patch);
 
 /// The line that tells the user what is loaded into his tasks, or why nothing is; nullopt without trace.
 [[nodiscard]] std::optional<std::string> trace_note(const NodePlan& plan, const Handle& handle);

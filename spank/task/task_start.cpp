@@ -88,7 +88,7 @@ Result<void> write_environment(const NodeStart& node, const Handle& handle, std:
   if (patch) step::give_secret(node.resources.secret, handle.environment(), *patch);
   if (auto status = handle.environment_was_read(); !status) return status.error();
   if (!patch) return patch.error();
-  set_trace(*node.plan(), handle.program(), handle.environment(), *patch);
+  set_trace(*node.plan(), handle.environment(), *patch);
   set_stop(*node.plan(), rank, handle.environment(), *patch);
   patch->unset(step::launch_record_variable);
   if (handle.variable(step::end_record_variable)) patch->unset(step::end_record_variable);

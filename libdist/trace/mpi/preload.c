@@ -11,15 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A name in the list begins where MPI's and MPIX's differ: _Allreduce, X_Allreduce_init. */
-enum {
-#define X(name) index##name,
-#include "function_names.inc"
-#undef X
-  functions
-};
+#include "preloaded_names.h"
 
-static const char* const names[functions] = {
+const char* const amldist_mpi_names[functions] = {
 #define X(name) "PMPI" #name,
 #include "function_names.inc"
 #undef X
@@ -88,27 +82,27 @@ static void look_for_mpi(void) {
     fprintf(stderr, "aml-dist: this program's MPI cannot be traced: the program runs without trace\n");
 }
 
-/* A program that has MPI's names from us alone, and has loaded no MPI. One that looks whether it has (a weak MPI_Init)
- * cannot be told: the names are here. */
-static int no_mpi(void) {
-  fprintf(stderr, "aml-dist: this program calls MPI but has not loaded an MPI library\n");
+/* A library that was bound before absent_names.c could tell it what this MPI lacks. */
+static int no_function(void) {
+  fprintf(stderr, "aml-dist: this program calls a function that its MPI does not have\n");
   abort();
 }
 
 __attribute__((visibility("hidden"))) void* amldist_mpi_resolve(long index) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, look_for_mpi);
-  void* function = part != NULL ? dlsym(part, names[index] + 1) : NULL;
-  if (function == NULL && libmpi != NULL) function = dlsym(libmpi, names[index]);
+  void* function = part != NULL ? dlsym(part, amldist_mpi_names[index] + 1) : NULL;
+  if (function == NULL && libmpi != NULL) function = dlsym(libmpi, amldist_mpi_names[index]);
   /* A substitute for MPI in programs of one process. */
-  if (function == NULL) function = dlsym(RTLD_NEXT, names[index] + 1);
-  if (function == NULL) function = (void*)no_mpi;
+  if (function == NULL) function = dlsym(RTLD_NEXT, amldist_mpi_names[index] + 1);
+  if (function == NULL) function = (void*)no_function;
   __atomic_store_n(&amldist_mpi_slots[index], function, __ATOMIC_RELEASE);
   return function;
 }
 
 /* A jump that leaves registers and stack as the caller set them. MPI passes no floating-point numbers. */
 #if defined(__x86_64__)
+#define ASK(index, function) "  lea " function "(%rip), %rsi\n  mov $" index ", %edi\n  jmp amldist_mpi_ask\n"
 #define JUMP(label, index)                                                                       \
   "  mov amldist_mpi_slots+8*" index                                                             \
   "(%rip), %rax\n  test %rax, %rax\n  je 1f\n  jmp *%rax\n1:\n"                                  \
@@ -117,6 +111,7 @@ __attribute__((visibility("hidden"))) void* amldist_mpi_resolve(long index) {
   ", %edi\n  call amldist_mpi_resolve\n  add $8, %rsp\n"                                         \
   "  pop %r9\n  pop %r8\n  pop %rcx\n  pop %rdx\n  pop %rsi\n  pop %rdi\n  jmp *%rax\n"
 #elif defined(__aarch64__)
+#define ASK(index, function) "  adr x1, " function "\n  mov x0, #" index "\n  b amldist_mpi_ask\n"
 #define JUMP(label, index)                                                                                   \
   "  adrp x16, amldist_mpi_slots\n  add x16, x16, :lo12:amldist_mpi_slots\n  ldr x16, [x16, #8*" index       \
   "]\n"                                                                                                      \
@@ -132,18 +127,22 @@ __attribute__((visibility("hidden"))) void* amldist_mpi_resolve(long index) {
 #define NAMES(name) \
   ".globl MPI" TEXT(name) "\n.type MPI" TEXT(name) ", @function\nMPI" TEXT(name) ":\n"       \
   ".globl PMPI" TEXT(name) "\n.type PMPI" TEXT(name) ", @function\nPMPI" TEXT(name) ":\n"
-#define X(name) NAMES(name) JUMP(name, ".Lindex_" #name)
 
-/* The numbers of the functions for the assembler: counted as in the enumeration above. */
+/* The numbers of the functions for the assembler: counted as in the enumeration. */
 __asm__(
     ".set .Lcount, 0\n"
-#define COUNT(name) ".set .Lindex_" #name ", .Lcount\n.set .Lcount, .Lcount + 1\n"
-#undef X
-#define X(name) COUNT(name)
+#define X(name) ".set .Lindex_" #name ", .Lcount\n.set .Lcount, .Lcount + 1\n"
 #include "function_names.inc"
 #undef X
     ".text\n"
-#define X(name) NAMES(name) JUMP(name, ".Lindex_" #name)
+#define X(name)                                                                           \
+  ".Lask_" #name ":\n" ASK(".Lindex_" #name, ".Lcode_" #name) NAMES(name) ".Lcode_" #name \
+                                                                          ":\n" JUMP(name, ".Lindex_" #name)
 #include "function_names.inc"
 #undef X
-);
+    ".section .data.rel.ro, \"aw\"\n.balign 8\n.hidden amldist_mpi_askers\n.globl "
+    "amldist_mpi_askers\namldist_mpi_askers:\n"
+#define X(name) "  .quad .Lask_" #name "\n"
+#include "function_names.inc"
+#undef X
+    ".text\n");

@@ -8,7 +8,6 @@
 #include <optional>
 #include <vector>
 
-#include "trace/mpi/narrow.hpp"
 #include "trace/mpi/tracer.hpp"
 
 namespace amldist::trace::mpi {
@@ -251,7 +250,7 @@ extern "C" {
     Traced call(how{}, by_function(members, function_number("MPI" #name)), data);                       \
     return call.ending(call_real<&MPI##name>("PMPI" #name, EACH arguments) __VA_OPT__(, ) __VA_ARGS__); \
   }
-#define COUNTED(name, lengths, ...) CALL(name, __VA_ARGS__)
+#define COUNTED(name, ...) CALL(name, __VA_ARGS__)
 #define COUNT int
 #define DISPL int
 #include "trace/mpi/calls.inc"
@@ -260,13 +259,12 @@ extern "C" {
 #undef COUNT
 #undef DISPL
 
-// With large counts. An MPI that has no such call makes the one with small counts.
+// With large counts.
 #define CALL(...)
-#define COUNTED(name, lengths, how, parameters, arguments, members, data, ending, ...)                                 \
-  int MPI##name##_c parameters {                                                                                       \
-    if (is_missing<&MPI##name##_c>("PMPI" #name "_c")) return Narrow(how{}, lengths).call(&MPI##name, EACH arguments); \
-    Traced call(how{}, by_function(members, function_number("MPI" #name)), data);                                      \
-    return call.ending(call_real<&MPI##name##_c>("PMPI" #name "_c", EACH arguments) __VA_OPT__(, ) __VA_ARGS__);       \
+#define COUNTED(name, how, parameters, arguments, members, data, ending, ...)                                    \
+  int MPI##name##_c parameters {                                                                                 \
+    Traced call(how{}, by_function(members, function_number("MPI" #name)), data);                                \
+    return call.ending(call_real<&MPI##name##_c>("PMPI" #name "_c", EACH arguments) __VA_OPT__(, ) __VA_ARGS__); \
   }
 #define COUNT MPI_Count
 #define DISPL MPI_Aint
@@ -341,10 +339,6 @@ int MPI_Sendrecv(const void* sendbuf, int sendcount, MPI_Datatype sendtype, int 
 int MPI_Sendrecv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
                    void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
                    MPI_Status* status) {
-  if (is_missing<&MPI_Sendrecv_c>("PMPI_Sendrecv_c")) {
-    return Narrow().call(&MPI_Sendrecv, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,
-                         source, recvtag, comm, status);
-  }
   if (!is_recorded())
     return call_real<&MPI_Sendrecv_c>("PMPI_Sendrecv_c", sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,
                                       recvcount, recvtype, source, recvtag, comm, status);
@@ -382,9 +376,8 @@ int MPI_Sendrecv_replace(void* buf, int count, MPI_Datatype datatype, int dest, 
 
 int MPI_Sendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
                            int recvtag, MPI_Comm comm, MPI_Status* status) {
-  if (count <= INT_MAX || is_missing<&MPI_Sendrecv_replace_c>("PMPI_Sendrecv_replace_c")) {
-    return Narrow().call(&MPI_Sendrecv_replace, buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
-  }
+  if (count <= INT_MAX)
+    return MPI_Sendrecv_replace(buf, static_cast<int>(count), datatype, dest, sendtag, source, recvtag, comm, status);
   Replacement call(comm, dest, sendtag, source, recvtag, {count, datatype, no_op()});
   return call.ended(call_real<&MPI_Sendrecv_replace_c>("PMPI_Sendrecv_replace_c", buf, count, datatype, dest, sendtag,
                                                        source, recvtag, comm, status));
@@ -417,9 +410,6 @@ int MPI_Mrecv(void* buf, int count, MPI_Datatype type, MPI_Message* message, MPI
   return call_real<&MPI_Mrecv>("PMPI_Mrecv", buf, count, type, message, status);
 }
 int MPI_Mrecv_c(void* buf, MPI_Count count, MPI_Datatype type, MPI_Message* message, MPI_Status* status) {
-  if (is_missing<&MPI_Mrecv_c>("PMPI_Mrecv_c")) {
-    return Narrow().call(&MPI_Mrecv, buf, count, type, message, status);
-  }
   return call_real<&MPI_Mrecv_c>("PMPI_Mrecv_c", buf, count, type, message, status);
 }
 

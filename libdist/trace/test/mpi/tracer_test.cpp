@@ -113,25 +113,6 @@ TEST(MpiTrace, KeepsMemoryAndFileBoundedOverTenThousandCommunicators) {
   EXPECT_LE(recording.communicators.size(), 256U);
 }
 
-TEST(MpiTrace, MakesCallsWithLargeCountsSmallWhereMpiHasNone) {
-  const Recording recording = recorded_by([](const Mpi& mpi) {
-    std::array<int, 5> seen{};
-    const std::array<long long, 2> counts = {3, 4};
-    const std::array<std::intptr_t, 2> displacements = {0, 30};
-    const auto gather = [&](long long sent) {
-      return mpi.call<const void*, long long, int, void*, const long long*, const std::intptr_t*, int, int>(
-          "MPI_Allgatherv_c", nullptr, sent, float32, seen.data(), counts.data(), displacements.data(), float32, world);
-    };
-    EXPECT_EQ(gather(3), 0);
-    EXPECT_EQ(seen, (std::array<int, 5>{3, 3, 4, 0, 30}));
-    EXPECT_NE(gather(1LL << 33), 0) << "as large as it is, it cannot be made small";
-    if (::testing::Test::HasFailure()) ::_exit(1);
-  });
-  const auto calls = calls_on(recording, "world");
-  ASSERT_EQ(calls.size(), 2U) << "MPI_Init, and one of the two";
-  EXPECT_EQ(calls[1].operation, calls::Operation::allgatherv);
-}
-
 TEST(MpiTrace, GivesAnErrorForACallThatMpiDoesNotHave) {
   recorded_by([](const Mpi& mpi) {
     float in = 0;
