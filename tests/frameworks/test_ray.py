@@ -1,27 +1,19 @@
-"""`aml-dist ray` with the real Ray on the real cluster: `tests/frameworks/install --rays` installs a new one, and one from before tokens
-and `ray symmetric-run`."""
+"""`aml-dist ray` with the real Ray on the real cluster: what works."""
 
 from __future__ import annotations
 
 import os
 import pathlib
 import re
-import shlex
+import subprocess
 import threading
 import time
 
 import pytest
-from conftest import DEBIAN, FOLDER, ROOT, readable_copy
+from conftest import DEBIAN, ROOT, readable_copy
+from rays import HELLO, SHAPE, SLOW, WAITS, Running, installed, own, steps, wait_until  # noqa: F401 (steps is a fixture)
 
-RAYS = pathlib.Path(os.environ.get("AMLDIST_RAYS", FOLDER))  # RAYS/ray-new, RAYS/ray-old
-SLOW = 400  # seconds: each Ray starts ten Pythons, and the nodes share two cores
-SHAPE = "-N2 --ntasks-per-node=1 --cpus-per-task=2"
-HELLO = """import ray
-ray.init(log_to_driver=False)
-nodes = ray.get([ray.remote(num_cpus=0)(lambda: __import__("socket").gethostname()).options(resources={"node:" + n["NodeManagerAddress"]: 0.01})
-                 .remote() for n in ray.nodes()])
-print("driver:", sorted(nodes), ray.cluster_resources().get("CPU"), flush=True)
-"""
+EXAMPLE = ROOT / "contrib/examples/ray/src/driver.py"
 
 
 @pytest.fixture(params=["new", "old"])
@@ -29,65 +21,9 @@ def ray(request):
     return installed(request.param)
 
 
-def installed(which: str) -> pathlib.Path:
-    folder = RAYS / f"ray-{which}/bin"
-    if not (folder / "ray").is_file():
-        pytest.skip(f"{folder}/ray is not installed: run tests/frameworks/install --rays")
-    return folder
-
-
 @pytest.fixture
 def new():
     return installed("new")
-
-
-class Steps:
-    """Starts steps of `aml-dist ray`, and looks for what they leave."""
-
-    def __init__(self, cluster, tool, folder: pathlib.Path) -> None:
-        self.cluster, self.tool, self.folder = cluster, tool, folder
-
-    def driver(self, text: str, name: str = "driver.py") -> str:
-        path = self.folder / name
-        path.write_text(text)
-        return f"python {path}"
-
-    def line(self, command: str, shape: str = SHAPE, options: str = "", option: str = "ray") -> str:
-        return f"srun {shape} --aml-dist={option} {self.tool} ray {options} -- {command}"
-
-    def run(self, bin_folder: pathlib.Path, command: str, shape: str = SHAPE, options: str = "", option: str = "ray", user: str = "root",
-            timeout: float = SLOW):
-        line = self.line(command, shape, options, option)
-        return self.cluster.run(line, user=user, env={"PATH": f"{bin_folder}:{DEBIAN}"}, timeout=timeout)
-
-    def left(self) -> dict[str, str]:
-        """Processes of Ray, folders and leases on each node."""
-        look = ("ls -d /tmp/aml-ray-* 2>/dev/null; ls /run/aml-dist/ports 2>/dev/null | grep \"[.]$(stat -Lc %i /proc/self/ns/net)$\";"
-                " for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null; echo; done |"
-                " grep -E 'ray::|raylet|gcs_server|ray start|aml-dist ray' | grep -v grep; true")
-        names = [f"node{number}" for number in range(1, self.cluster.nodes + 1)]
-        return {name: out for name in names if (out := self.cluster.run(look, on=name).out.strip())}
-
-    def wait_until_clean(self, seconds: float = 60) -> dict[str, str]:
-        """The step's last processes may live a moment longer than srun."""
-        deadline = time.monotonic() + seconds
-        while (found := self.left()) and time.monotonic() < deadline:
-            time.sleep(1)
-        return found
-
-
-@pytest.fixture
-def steps(cluster, tool, tmp_path_factory):
-    folder = pathlib.Path(f"/var/tmp/aml-dist-ray-{os.getpid()}")
-    folder.mkdir(exist_ok=True)
-    folder.chmod(0o755)
-    steps = Steps(cluster, tool, folder)
-    yield steps
-    assert steps.wait_until_clean() == {}
-
-
-def own(done) -> list[str]:
-    return [line.removeprefix("aml-dist: ray: ") for line in done.err.splitlines() if line.startswith("aml-dist: ray: ")]
 
 
 def test_a_driver_on_all_nodes(steps, ray):
@@ -115,91 +51,6 @@ def test_what_a_driver_leaves_running_is_ended(steps, new):
     assert done.status == 0, str(done)
 
 
-def test_a_node_without_ray_is_named(steps, new):
-    command = f"bash -c '[[ $SLURM_NODEID == 0 ]] || PATH={DEBIAN}; exec {steps.tool} ray -- true'"
-    done = steps.cluster.run(f"srun {SHAPE} --aml-dist=ray {command}", env={"PATH": f"{new}:{DEBIAN}"}, timeout=SLOW)
-    assert done.status == 1 and "node2: there is no program 'ray' in PATH" in done.err, str(done)
-    assert "first failure: rank 1 (local 0) on node2: exit status 1" in done.err or "rank 0" in done.err, str(done)
-
-
-def test_two_versions_are_named(steps, new):
-    old = installed("old")
-    command = f"bash -c '[[ $SLURM_NODEID == 0 ]] || PATH={old}:{DEBIAN}; exec {steps.tool} ray -- true'"
-    done = steps.cluster.run(f"srun {SHAPE} --aml-dist=ray {command}", env={"PATH": f"{new}:{DEBIAN}"}, timeout=SLOW)
-    assert done.status != 0, str(done)
-    assert re.search(r"ray: node2 has Ray 2\.4\d\.\d+ with Python \S+ but the head, node1, has Ray 2\.", done.err), str(done)
-
-
-def test_a_node_that_does_not_come_is_named(steps, new):
-    command = f"bash -c '[[ $SLURM_NODEID == 0 ]] || exec sleep 60; exec {steps.tool} ray --wait=40 -- true'"
-    done = steps.cluster.run(f"srun {SHAPE} --kill-on-bad-exit=1 --aml-dist=ray {command}", env={"PATH": f"{new}:{DEBIAN}"}, timeout=SLOW)
-    assert done.status != 0 and re.search(r"ray: (no word from node2|node1: Ray does not come up)", done.err), str(done)
-
-
-@pytest.mark.parametrize("arguments, option, words", [
-    ("--head-args=--port=6379", "ray", "use --aml-dist=ray,master_port=N"),
-    ("--worker-args='--num-cpus 1 --block'", "ray", "it is always there"),
-    ("--head-args=\"'\"", "ray", "ray: "),
-    ("--dashboard=x", "ray", "is not a number"),
-    ("--temp-dir=/var/tmp/a-folder-whose-name-is-long", "ray", "is too long for Ray's sockets"),
-    ("--temp-dir=/nowhere", "ray", "cannot be made: No such file or directory"),
-    ("", "pytorch", "this is no step of kind ray"),
-])
-def test_bad_input_is_refused(steps, new, arguments, option, words):
-    done = steps.run(new, "true", "-N1 -n1", arguments, option)
-    assert done.status in (1, 2) and words in done.err, str(done)
-
-
-def test_two_tasks_on_a_node_are_refused_before_the_start(steps, new):
-    done = steps.run(new, "true", "-N2 --ntasks-per-node=2")
-    assert done.status != 0 and "use srun --ntasks-per-node=1" in done.err, str(done)
-
-
-FAULTS = {  # where, what is killed, how the sentence begins
-    "raylet of a worker": ("node2", "raylet/raylet", r"ray: node2: raylet ended with signal 9"),
-    "raylet of the head": ("node1", "raylet/raylet", r"ray: node1: raylet ended with signal 9"),
-    "GCS": ("node1", "gcs/gcs_server", r"ray: node1: .*gcs_server ended with signal 9"),
-    "raylet of a worker, stopped": ("node2", "raylet/raylet", r"ray: node2: raylet .* is stopped \(SIGSTOP\) for|ray: node2: raylet ended"),
-    "ray start of a worker": ("node2", "bin/ray start", r"node2: .*signal 9"),
-    "aml-dist of a worker": ("node2", "bin/aml-dist ray|aml-dist.* ray ", r"node2: its aml-dist ray has ended"),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_death_ends_the_step_and_is_named(steps, new, fault):
-    where, pattern, sentence = FAULTS[fault]
-    driver = steps.driver("import ray, time\nray.init()\nprint('up', flush=True)\ntime.sleep(600)\n")
-    result = {}
-    thread = threading.Thread(target=lambda: result.update(done=steps.run(new, f"bash -c '{driver} >{steps.folder}/up'")))
-    (steps.folder / "up").unlink(missing_ok=True)
-    thread.start()
-    deadline = time.monotonic() + SLOW
-    while not ((steps.folder / "up").exists() and (steps.folder / "up").read_text()) and time.monotonic() < deadline and thread.is_alive():
-        time.sleep(1)
-    start = time.monotonic()
-    killed = steps.cluster.run(f"pkill -{'STOP' if 'stopped' in fault else 'KILL'} -o -f {shlex.quote(pattern)}", on=where)
-    assert killed.status == 0, str(killed)
-    thread.join(120)
-    assert not thread.is_alive() and time.monotonic() - start < 100
-    assert result["done"].status != 0 and re.search(sentence, result["done"].err), str(result["done"])
-
-
-@pytest.mark.parametrize("fault, status, words", [
-    ("full-tmp", 1, r"ray: node2: /tmp has 0 MiB free"),
-    ("small-shm", 0, r"ray: node2: /dev/shm has 16 MiB free, Ray needs at least 80 MiB"),
-])
-def test_a_node_without_room(steps, new, cluster, fault, status, words):
-    small = "mount -o remount,size={} /dev/shm"
-    broken = cluster.run(small.format("16M"), on="node2") if fault == "small-shm" else cluster.devcluster("break", "node2", fault)
-    assert broken.status == 0, str(broken)
-    try:
-        done = steps.run(new, steps.driver(HELLO))
-        assert done.status == status and re.search(words, done.err), str(done)
-    finally:
-        cluster.run(small.format("50%"), on="node2")
-        cluster.devcluster("heal", "node2")
-
-
 def test_many_starts_and_stops_leave_nothing(steps, new):
     """AMLDIST_SOAK_RAYS=100 before a release."""
     for number in range(int(os.environ.get("AMLDIST_SOAK_RAYS", "2"))):
@@ -208,7 +59,7 @@ def test_many_starts_and_stops_leave_nothing(steps, new):
 
 
 def test_tune_runs_its_trials(steps, new):
-    done = steps.run(new, f"python {ROOT}/contrib/examples/ray/src/driver.py --tune 16 --points 4000")
+    done = steps.run(new, f"python {EXAMPLE} --tune 16 --points 4000")
     assert done.status == 0 and '"best": 3.0' in done.out, str(done)
 
 
@@ -244,13 +95,18 @@ def test_two_users_and_two_steps_share_a_node(steps, new):
 
 
 def test_strangers_do_not_get_in(steps, new):
-    """Another user's driver on the same node has the address but not the token."""
-    stranger = "import ray\ntry:\n    ray.init(address='ADDRESS')\n    print('in')\nexcept BaseException as e:\n    print('out', type(e).__name__)\n"
-    path = steps.folder / "stranger.py"
-    path.write_text(stranger)
-    command = f"bash -c 'sed -i s/ADDRESS/$RAY_ADDRESS/ {path}; env -u RAY_AUTH_TOKEN -u RAY_AUTH_MODE -u RAY_ADDRESS HOME=/tmp timeout 120 python {path}'"
-    done = steps.run(new, command, "-N1 -n1 -c1")
-    assert "in" not in done.out.split(), str(done)
+    """Another user's driver on the same node has the address but not the token; with the token it would get in."""
+    running = Running(steps, new, WAITS.replace("str(os.getpid())", "os.environ['RAY_ADDRESS'] + ' ' + os.environ['RAY_AUTH_TOKEN']")
+                      .replace("time.sleep(600)", "time.sleep(150)"), user="alice", shape="-N1 -n1 -c1 -w node1")
+    address, token = running.up.read_text().split()
+    stranger = steps.driver(f"import ray\ntry:\n    ray.init('{address}', log_to_driver=False)\n    print('in')\n"
+                            "except BaseException as e:\n    print('out', type(e).__name__)\n", "stranger.py")
+    for with_token, expected in [({}, "out"), ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}, "in")]:
+        done = steps.cluster.run(f"cd /tmp && HOME=/tmp timeout 60 {stranger}", user="root" if with_token else "bob", on="node1",
+                                 env={"PATH": f"{new}:{DEBIAN}", **with_token}, timeout=90)
+        assert done.out.split()[:1] == [expected] or (expected == "out" and done.status == 124), str(done)
+    running.signal("TERM", "node1", "waits.py")
+    running.end()
 
 
 def test_sizes_are_the_steps(steps, new):
@@ -266,3 +122,72 @@ def test_a_job_file_of_azure(steps, new, cluster):
     line = f"cp -r {ROOT}/contrib/examples/ray {steps.folder}/ && cd {steps.folder}/ray && {run} job.yml --wait --cpus-per-task=1"
     done = cluster.run(line, env={"PATH": f"{new}:{DEBIAN}"}, timeout=SLOW)
     assert done.status == 0 and '"good": true' in done.out, str(done)
+
+
+@pytest.mark.parametrize("backend", ["gloo", "amldist"])
+def test_train_trains_on_all_nodes(steps, new, backend):
+    done = subprocess.run([new / "python", "-c", "import torch"], capture_output=True, check=False)
+    if done.returncode != 0:
+        pytest.skip("no PyTorch beside Ray: run tests/frameworks/install --rays with Debian's python3-torch")
+    library = pathlib.Path(os.environ.get("AMLDIST_LIBRARY", ROOT / "build-development/lib/libamldist.so"))
+    mine = {"PYTHONPATH": f"{ROOT}/libdist/api/python", "AMLDIST_LIBRARY": str(readable_copy(library)), "OMP_NUM_THREADS": "1"}
+    done = steps.run(new, f"python {EXAMPLE} --train {backend} --points 4000", env=mine)
+    assert done.status == 0 and '"good": true' in done.out and '"ratio"' in done.out, str(done)
+
+
+def test_symmetric_run_by_the_user(steps, new):
+    driver = steps.driver(HELLO)
+    line = f"ray symmetric-run --address $RAY_ADDRESS --min-nodes $WORLD_SIZE --num-cpus 2 -- {driver}"
+    done = steps.cluster.run(f"srun {SHAPE} --aml-dist=ray bash -c '{line}'", env={"PATH": f"{new}:{DEBIAN}"}, timeout=SLOW)
+    assert done.status == 0 and "driver: ['node1', 'node2'] 4.0" in done.out, str(done)
+
+
+def test_the_dashboard_answers_where_aml_run_says(steps, new, cluster):
+    tool = pathlib.Path(os.environ.get("AMLDIST_TOOL", ROOT / "build-development/bin/aml-dist"))
+    run = readable_copy(tool.parent / "aml-run")
+    out = steps.folder / "dashboard.out"
+    out.unlink(missing_ok=True)
+    driver = steps.driver(WAITS, "waits.py")
+    line = f"cd {steps.folder} && {run} --kind ray -N2 --cpus-per-task 2 --dashboard --wait -- {driver} >{out} 2>&1"
+    thread = threading.Thread(target=lambda: cluster.run(line, env={"PATH": f"{new}:{DEBIAN}"}, timeout=SLOW))
+    thread.start()
+    try:
+        wait_until(lambda: "ray: dashboard: ssh -L" in (out.read_text() if out.exists() else "") or not thread.is_alive(), SLOW)
+        said = re.search(r"ray: dashboard: ssh -L (\d+):127\.0\.0\.1:\1 (node\d), then (http://\S+) \(its token is in (\S+) on \2\)", out.read_text())
+        assert said, out.read_text()
+        get = f"curl -s -o /dev/null -w '%{{http_code}}' {said[3]}/api/version"
+        assert cluster.run(get, on=said[2]).out == "401"
+        assert cluster.run(f"{get} -H \"Authorization: Bearer $(cat {said[4]})\"", on=said[2]).out == "200"
+    finally:
+        cluster.run("scancel -u root; scancel -s TERM -u root")
+        thread.join(120)
+
+
+def test_a_job_array_and_two_steps_of_a_job(steps, new, cluster):
+    """At once on one node: each has ports, a folder and a cluster of its own."""
+    driver = steps.driver(HELLO)
+    step = steps.line(driver, "-N1 -n1 -c1 --overlap --overcommit")
+    (steps.folder / "array.sh").write_text(f"#!/bin/bash\n{step} & first=$!\n{step} & second=$!\nwait $first && wait $second && echo both\n")
+    for each in steps.folder.glob("array-*"):
+        each.unlink()
+    line = f"sbatch --wait --array=0-1 -N1 -n1 -c1 -w node1 -O -o {steps.folder}/array-%a {steps.folder}/array.sh"
+    done = cluster.run(line, env={"PATH": f"{new}:{DEBIAN}"}, timeout=SLOW)
+    texts = [each.read_text() for each in sorted(steps.folder.glob("array-*"))]
+    assert done.status == 0 and len(texts) == 2, str(done)
+    assert all(text.count("driver: ['node1'] 1.0") == 2 and "both" in text for text in texts), texts
+    assert len(set(re.findall(r" at (10\.\S+):", "".join(texts)))) == 4, texts
+
+
+def test_keep_starts_it_again_without_the_lost_node(steps, new, cluster):
+    driver = steps.driver("import os, pathlib\n" + HELLO + "up = pathlib.Path(__file__).with_name('again')\n"
+                          "if os.environ['AMLDIST_RESTART'] == '0':\n    up.write_text('up')\n    __import__('time').sleep(600)\n")
+    (steps.folder / "again").unlink(missing_ok=True)
+    out = steps.folder / "keep.out"
+    (steps.folder / "keep.sh").write_text(f"#!/bin/bash\ncd {steps.folder}\n{steps.tool} keep --spares 1 -- {steps.line(driver, '--ntasks-per-node=1 -c2')}\n")
+    line = f"sbatch --parsable --exclusive -N3 --ntasks-per-node=1 -c2 -o {out} {steps.folder}/keep.sh"
+    job = cluster.run(line, env={"PATH": f"{new}:{DEBIAN}"}).out.strip()
+    assert wait_until((steps.folder / "again").exists, SLOW), out.read_text()
+    assert cluster.run("pkill -KILL -o -f raylet/raylet", on="node2").status == 0
+    wait_until(lambda: not cluster.run(f"squeue -h -j {job}").out.strip(), SLOW)
+    text = out.read_text()
+    assert text.count("driver: [") == 2 and "keep: start 2 on" in text, text
