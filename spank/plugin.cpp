@@ -77,7 +77,7 @@ template <typename Body>
 int guarded(int on_exception, Body body) noexcept {
   try {
     return body();
-  } catch (...) {
+  } catch (...) {  // nothing may leave through C into slurmstepd
     broken() = true;
   }
   return on_exception;

@@ -88,7 +88,7 @@ break_no_plugin() {
     local file
     [[ -n ${P[plugin]} ]] || { say "cluster '$NAME' has no plugin"; return 1; }
     file=$(visible_plugin)
-    # shellcheck disable=SC2016
+    # shellcheck disable=SC2016  # the inner shell expands it
     enter "$1" bash -c '
         real=$1 folder=${2%/*}
         mount --bind "$folder" "$real" && mount -t tmpfs -o mode=0755 hidden "$folder" || exit 1
@@ -99,7 +99,7 @@ break_no_plugin() {
     echo "${file%/*}" >"$STATE/machines/$1/hidden"
 }
 heal_no_plugin() {
-    # shellcheck disable=SC2016
+    # shellcheck disable=SC2016  # the inner shell expands it
     enter "$1" bash -c 'umount -l "$1"; umount -l "$2"' show "$(<"$STATE/machines/$1/hidden")" "$STATE/machines/$1/mnt"
 }
 
@@ -111,7 +111,7 @@ cmd_heal() {
     refuse_inside
     lock_cluster
     case ${REST[0]} in
-    all) # shellcheck disable=SC2086
+    all) # shellcheck disable=SC2086  # a list of names
          heal_machines login ${P[names]} ;;
     ctl) # shellcheck disable=SC2046
          heal_machines $(unbroken_nodes) ;;
@@ -132,11 +132,11 @@ heal_machines() {
         single_host || daemon_alive "munged@$machine" || start_munged "$machine" || exit 1
         daemon_alive "$machine" || start_slurmd "$machine"
     done
-    # shellcheck disable=SC2086
+    # shellcheck disable=SC2086  # a list of names
     if [[ -z ${nodes// /} ]] || wait_until 1 nodes_ready $nodes; then say "healthy:${nodes:- slurmctld}"; return; fi
-    # shellcheck disable=SC2086
+    # shellcheck disable=SC2086  # a list of names
     resume_nodes $nodes
-    # shellcheck disable=SC2086
+    # shellcheck disable=SC2086  # a list of names
     wait_for_nodes 30 $nodes || exit 1
     say "healthy:$nodes"
 }

@@ -32,7 +32,7 @@ kill_daemon() {
     local pid machine=login
     pid=$(daemon_pid "$1") || return 0
     case $1 in munged|slurmctld) ;; *) machine=$1 ;; esac
-    # shellcheck disable=SC2016
+    # shellcheck disable=SC2016  # the inner shell expands it
     enter "$machine" bash -c 'kill -KILL "$1"' kill "$pid" || true
     wait_until 5 daemon_gone "$1"
 }

@@ -31,7 +31,7 @@ in_network() { nsenter --net="/proc/$(machine_pid "$1")/ns/net" "${@:2}"; }
 create_machines() {
     local machine
     mkdir -p "$STATE/machines/switch"
-    # shellcheck disable=SC2016
+    # shellcheck disable=SC2016  # the inner shell expands it
     (detached setsid unshare --net bash -c \
         'echo $$ >"$1/pid.new" && mv "$1/pid.new" "$1/pid" && exec sleep infinity' \
         switch "$STATE/machines/switch" >"$STATE/log/switch.init.log" 2>&1) &

@@ -95,14 +95,14 @@ inner_folder() {
 pass_signals() {
     local signal child status got
     if (: </dev/tty) 2>/dev/null; then exec "$@"; fi
-    set +e
+    set +e  # the command's status is returned
     set -m
     "$@" <&0 &
     child=$!
     set +m
     exec 2>/dev/null   # bash would report how the command ended
     for signal in HUP INT QUIT TERM USR1 USR2; do
-        # shellcheck disable=SC2064
+        # shellcheck disable=SC2064  # the signal and the child are known now
         trap "got=1; hand_on $signal $child" "$signal"
     done
     while got=0; wait "$child"; status=$?; ((got)); do :; done

@@ -196,7 +196,7 @@ build_cluster() {
     ! accounting || start_accounting || exit 1
     start_slurmctld || exit 1
     for node in ${P[names]}; do start_slurmd "$node"; done
-    # shellcheck disable=SC2086
+    # shellcheck disable=SC2086  # a list of names
     wait_for_nodes 30 ${P[names]} || exit 1
     rm "$STATE/building"
 }
@@ -224,10 +224,10 @@ start_again() {
     for daemon in $(daemon_names); do
         daemon_alive "$daemon" || dead+=" $daemon"
     done
-    # shellcheck disable=SC2086
+    # shellcheck disable=SC2086  # a list of names
     if [[ -z $dead ]] && nodes_ready ${P[names]}; then say "cluster '$NAME' is already running"; return; fi
     say "cluster '$NAME' is partly down; restarting:${dead:-$NOT_READY}"
-    # shellcheck disable=SC2086
+    # shellcheck disable=SC2086  # a list of names
     heal_machines ${P[names]}
 }
 

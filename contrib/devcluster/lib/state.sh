@@ -57,7 +57,7 @@ lock_cluster() {
 
 remove_lock() {
     rm -f "$STATE_ROOT/.lock-$NAME"
-    rmdir "$STATE_ROOT" 2>/dev/null || true
+    rmdir "$STATE_ROOT" 2>/dev/null || true  # another cluster uses it
 }
 
 # Runs a command without our lock, terminal input or environment, marked as the cluster's.
@@ -67,7 +67,7 @@ detached() {
 readonly DAEMON_PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 tagged_pids() {
-    grep -lszxF -- "DEVCLUSTER=$TAG" /proc/[0-9]*/environ | cut -d/ -f3 || true
+    grep -lszxF -- "DEVCLUSTER=$TAG" /proc/[0-9]*/environ | cut -d/ -f3 || true  # grep: no process, or one has just ended
 }
 
 is_tagged() { grep -qszxF -- "DEVCLUSTER=$TAG" "/proc/$1/environ"; }

@@ -34,7 +34,7 @@ gather_status() {
         BROKEN[$node]=$(broken_ways "$node")
         if [[ -n ${BROKEN[$node]} ]]; then UNHEALTHY+=" $node"; fi
     done
-    # shellcheck disable=SC2086
+    # shellcheck disable=SC2086  # a list of names
     nodes_ready ${P[names]} || UNHEALTHY+=$NOT_READY
 }
 

@@ -13,7 +13,7 @@ kill_everything() {
             # The parent of a machine's process 1 reaps it and then ends by itself.
             if ((round < 20)) && is_unshare "$pid"; then kill_descendants "$pid"; continue; fi
             kill_descendants "$pid"
-            kill -KILL "$pid" 2>/dev/null || true
+            kill -KILL "$pid" 2>/dev/null || true  # it may have ended
         done
         sleep 0.03
     done
@@ -38,7 +38,7 @@ kill_descendants() {
     read -ra children -d '' < <(cat "/proc/$1/task/"*/children 2>/dev/null) || true
     for child in "${children[@]}"; do
         kill_descendants "$child"
-        kill -KILL "$child" 2>/dev/null || true
+        kill -KILL "$child" 2>/dev/null || true  # it may have ended
     done
 }
 

@@ -28,7 +28,7 @@ int guarded(Body body) noexcept {
     return result ? AMLDIST_OK : fail(result.error());
   } catch (const std::exception& problem) {
     return fail({Errc::internal, problem.what()});
-  } catch (...) {
+  } catch (...) {  // nothing may leave through C
     return fail({Errc::internal, "unknown internal error"});
   }
 }

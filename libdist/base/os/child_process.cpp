@@ -117,7 +117,7 @@ Result<ChildProcess> ChildProcess::fork(const std::function<void()>& work) {
   ::prctl(PR_SET_PDEATHSIG, 0);
   try {
     work();
-  } catch (...) {
+  } catch (...) {  // in the child, nobody is above to catch it
     ::_exit(1);
   }
   ::_exit(0);

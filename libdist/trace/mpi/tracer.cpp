@@ -75,7 +75,7 @@ Tracer::Use Tracer::use(void* libmpi) noexcept try {
   abi_ = *abi;
   libmpi_ = libmpi;
   return Use::yes;
-} catch (...) {
+} catch (...) {  // no memory: the program goes on untraced
   return Use::unwanted;
 }
 
@@ -103,7 +103,7 @@ Ticket Tracer::initializing() noexcept try {
   for (std::uint32_t i = 0; i < *size; ++i) all[i] = i;
   const std::uint32_t slot = recorder_.add_communicator({world_id, *rank, *size, "world", 0, all});
   return recorder_.begin({calls::Operation::init, unknown_type, calls::ReduceOp::sum, slot, 1, 0});
-} catch (...) {
+} catch (...) {  // no memory: this call leaves no record
   return 0;
 }
 
@@ -141,7 +141,7 @@ void Tracer::initialized(Ticket ticket, int status) noexcept try {
   world->world_ranks.resize(static_cast<std::size_t>(size));
   for (std::uint32_t i = 0; i < world->world_ranks.size(); ++i) world->world_ranks[i] = i;
   find_real_as<int(MPI_Comm, int, void*)>("PMPI_Comm_set_attr")(abi_.world, keyval, world);
-} catch (...) {
+} catch (...) {  // no memory: the program goes on untraced
   recorder_.close(FlightRecorder::Ending::well);
 }
 
@@ -240,7 +240,7 @@ Communicator* Tracer::add_known(MPI_Comm comm, std::uint64_t id, Origin origin) 
   }
   find_real_as<int(MPI_Comm, int, void*)>("PMPI_Comm_set_attr")(comm, *keyval_, made);
   return made;
-} catch (...) {
+} catch (...) {  // no memory: calls on this communicator leave no record
   return nullptr;
 }
 
@@ -328,7 +328,7 @@ Tracer::GroupCall Tracer::creating(MPI_Comm parent, MPI_Group group, int tag) no
   call.ticket = recorder_.begin({other::create, unknown_type, calls::ReduceOp::sum, call.slot, 1, 0, -1,
                                  function_number("MPI_Comm_create_group")});
   return call;
-} catch (...) {
+} catch (...) {  // no memory: this call leaves no record
   return {};
 }
 

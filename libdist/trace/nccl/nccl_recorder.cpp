@@ -100,7 +100,7 @@ bool NcclRecorder::start() noexcept try {
   if (made) recorder_ = std::move(*made);
   else std::fprintf(stderr, "aml-dist: rank %u's NCCL calls are not traced: %s\n", *rank, made.error().message.c_str());
   return recorder_.on();
-} catch (...) {
+} catch (...) {  // no memory: the program goes on untraced
   return false;
 }
 

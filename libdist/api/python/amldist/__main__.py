@@ -24,7 +24,7 @@ def _found(names: tuple[str, ...]) -> str:
         try:
             ctypes.CDLL(name)
             return name
-        except OSError:
+        except OSError:  # not installed under this name
             continue
     return ""
 

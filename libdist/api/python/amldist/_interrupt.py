@@ -24,7 +24,7 @@ def _answers() -> Generator[int, object, None]:
         try:
             yield answer
             answer = 0
-        except Exception as error:
+        except Exception as error:  # kept until the call has returned from C
             _kept, answer = error, 1
         except KeyboardInterrupt as error:
             _kept, answer = error, 1

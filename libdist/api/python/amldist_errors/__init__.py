@@ -101,7 +101,7 @@ def _text(kind, error, trace) -> bytes:  # type: ignore[no-untyped-def]
     name = kind.__name__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__name__}"
     try:
         said = str(error)
-    except Exception:
+    except Exception:  # a program's own __str__ may raise
         said = ""
     file, line, function = _place(trace)
     fields = ["amldist-error 1", str(int(time.monotonic())), name, said[:_MOST] + _limit(error), file, str(line), function]
@@ -147,7 +147,7 @@ def _write(text: bytes, of_thread: bool) -> None:
     for root in ("/dev/shm", "/tmp"):
         try:
             return _write_below(root, step, f"{rank}.error", text, of_thread)
-        except OSError:
+        except OSError:  # not writable: the next place
             continue
 
 

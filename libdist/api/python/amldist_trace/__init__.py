@@ -18,7 +18,7 @@ def load() -> None:
         from amldist_trace._groups import install
 
         install()
-    except Exception as error:
+    except Exception as error:  # tracing must not end the program
         import sys
 
         print(f"aml-dist: PyTorch's calls are not traced: {error}", file=sys.stderr)

@@ -186,7 +186,7 @@ class Tracer:
             return
         try:
             call(recorder, group, arguments)
-        except Exception as error:
+        except Exception as error:  # tracing must not end the program
             self.complain(error)
 
     # ---- calls ----
@@ -226,7 +226,7 @@ class Tracer:
             return False
         try:
             self._real_wait(call.work)  # it has ended: this only raises its error
-        except Exception:
+        except Exception:  # the call has failed
             return True
         return False
 
@@ -283,7 +283,7 @@ def _wrap_init(tracer: Tracer, real: Callable[..., Any]) -> Callable[..., Any]:
             size = size if size > 0 else _number("WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
             if rank is not None and size is not None:
                 left = tracer.initializing(rank, size)
-        except Exception as error:
+        except Exception as error:  # tracing must not end the program
             tracer.complain(error)
         well = False
         try:
@@ -301,7 +301,7 @@ def _wrap_init(tracer: Tracer, real: Callable[..., Any]) -> Callable[..., Any]:
 def _find_groups(tracer: Tracer) -> None:
     try:
         tracer.find_groups()
-    except Exception as error:
+    except Exception as error:  # tracing must not end the program
         tracer.complain(error)
 
 

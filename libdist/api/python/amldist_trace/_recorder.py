@@ -56,7 +56,7 @@ def is_written(path: Path) -> bool:
     """Whether another living process writes this recorder: it holds a lock on it."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
+    except OSError:  # gone
         return False
     try:
         answer = fcntl.fcntl(file, fcntl.F_GETLK, _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0))

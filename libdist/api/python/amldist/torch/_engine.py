@@ -66,7 +66,7 @@ def _check_descriptors() -> None:
     try:
         lowest = os.open(os.devnull, os.O_RDONLY)
         os.close(lowest)
-    except OSError:
+    except OSError:  # none is left
         lowest = allowed
     if most != resource.RLIM_INFINITY and lowest + _DESCRIPTORS > most:
         raise BackendError(

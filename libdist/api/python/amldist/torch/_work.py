@@ -183,7 +183,7 @@ class PendingWork(GroupWork):
                     self._waiter.wait_for(self._request)
                 if self._after is not None:
                     self._after()
-            except Exception as error:
+            except Exception as error:  # kept for whoever waits
                 self._error = self._owner.members.error(error, self._limit_s)
             self._done = True
             self._request = self._after = None
