@@ -121,7 +121,7 @@ def test_a_default_kind_that_not_all_machines_have(cluster, workdir, everywhere,
         assert cluster.devcluster("plugin", PLUGIN).status == 0
     said = {"srun's": "aml-dist: on node node2 the site's settings give the step no kind, but where the step was started they do (default.PARTITION)",
             "the node's": "aml-dist: srun sent no launch record: the srun that starts the step needs the aml-dist plugin too, with the same settings"}[who]
-    assert done.status == 1 and (done.out + done.err).count(said) == 1, str(done)
+    assert done.status in ((1,) if who == "srun's" else (1, 137)) and (done.out + done.err).count(said) == 1, str(done)
     assert "on node2" not in done.out and ("on node1" not in done.out or who == "the node's"), str(done)
     assert without.status == 0 and not without.own_lines(), str(without)
 
