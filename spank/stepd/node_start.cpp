@@ -28,10 +28,20 @@ bool has_kind_only_in_srun(const StepRequest& request, const Handle& handle) {
   return !request.settings_are_usable() && !request.option && handle.variable(step::launch_record_variable).has_value();
 }
 
+/// Whether srun gave this step a kind, and not one around it, whose record an older srun hands on.
+bool has_record_of_this_step(const Handle& handle) {
+  const auto record = step::LaunchRecord::parse(handle.variable(step::launch_record_variable).value_or(""));
+  const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");
+  const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
+  return record && job_id && step_id && record->job_id == *job_id && record->step_id == *step_id;
+}
+
 /// False also for batch, interactive and extern steps.
 bool may_get_kind(const StepRequest& request, const Handle& handle) {
   if (request.policy.disabled && !handle.variable(step::launch_record_variable)) return false;
-  if (!request.policy.disabled && request.is_idle() && !has_kind_only_in_srun(request, handle)) return false;
+  if (!request.policy.disabled && request.is_idle() && !has_kind_only_in_srun(request, handle) &&
+      !has_record_of_this_step(handle))
+    return false;
   const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
   return !step_id || *step_id <= SLURM_MAX_NORMAL_STEP_ID;
 }
@@ -49,11 +59,19 @@ Result<void> remove_variables_of_srun(const Handle& handle, bool with_record) {
   return handle.apply(patch);
 }
 
+/// The step is ours: srun sent a record, of a kind that only its own settings can have given.
+Error lacks_default() {
+  return {Errc::unavailable,
+          concat({"on node ", own_host_name(), " the site's settings give the step no kind, but where the step was ",
+                  "started they do (default.PARTITION): its tasks do not start; give all nodes the same config="})};
+}
+
 /// The outcome for a step that gets no plan; nullopt for one that gets a kind.
 std::optional<NodeStart::Outcome> outcome_without_plan(const StepRequest& request, const Result<launch::Spec>& spec,
                                                        const Handle& handle) {
   if (!spec) return spec.error();
   const bool has_no_kind = spec->kind == launch::Kind::none && !has_kind_only_in_srun(request, handle);
+  if (has_no_kind && !request.option && has_record_of_this_step(handle)) return lacks_default();
   if (has_no_kind || launch::is_launcher_daemon(handle.program())) return NotConcerned{};
   if (handle.variable(step::launch_record_variable) == step::refused_record) return RefusedBySrun{};
   return std::nullopt;
@@ -239,6 +257,7 @@ NodeStart read_plan_apply(const StepRequest& request, const Handle& handle) {
   }
   const auto spec = request.spec_in_partition(handle.variable("SLURM_JOB_PARTITION").value_or(""));
   if (auto outcome = outcome_without_plan(request, spec, handle)) {
+    if (std::holds_alternative<Error>(*outcome)) start.srun = step::read_srun_link(handle.environment());
     start.outcome = std::move(*outcome);
     return start;
   }

@@ -104,6 +104,28 @@ def test_it_is_switched_off_there(cluster, workdir):
     assert without.status == 0 and not without.own_lines(), str(without)
 
 
+@pytest.mark.parametrize("everywhere, there, who", [("default.main=pytorch\n", "", "srun's"), ("default.main=pytorch\n", "default.main=none\n", "srun's"),
+                                                    ("", "default.main=pytorch\n", "the node's")])
+def test_a_default_kind_that_not_all_machines_have(cluster, workdir, everywhere, there, who):
+    """No task that could be numbered runs without its numbers, and the line says whose settings differ."""
+    shared = workdir / "site.conf"
+    shared.write_text(f"# nothing else\n{everywhere}")
+    shared.chmod(0o644)
+    workdir.chmod(0o755)
+    assert cluster.devcluster("plugin", PLUGIN, f"config_optional={shared}").status == 0
+    try:
+        with mounted(cluster, workdir, there, str(shared)):
+            done = cluster.run(f"srun -w node[1-2] -N2 -n2 {LONG}", "alice")
+            without = cluster.run(f"srun -w node[1-2] -N2 -n2 --aml-dist=none {SHORT}", "alice")
+    finally:
+        assert cluster.devcluster("plugin", PLUGIN).status == 0
+    said = {"srun's": "aml-dist: on node node2 the site's settings give the step no kind, but where the step was started they do (default.PARTITION)",
+            "the node's": "aml-dist: srun sent no launch record: the srun that starts the step needs the aml-dist plugin too, with the same settings"}[who]
+    assert done.status in ((1,) if who == "srun's" else (1, 137)) and (done.out + done.err).count(said) == 1, str(done)
+    assert "on node2" not in done.out and ("on node1" not in done.out or who == "the node's"), str(done)
+    assert without.status == 0 and not without.own_lines(), str(without)
+
+
 def test_a_slow_node_is_none(cluster, workdir):
     """Its prolog takes longer than any healthy start."""
     conf = pathlib.Path(cluster.devcluster("conf").out.strip())
