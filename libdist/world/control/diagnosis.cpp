@@ -285,10 +285,10 @@ std::optional<std::uint64_t> parting_of(std::span<const RankState> ranks) {
 }
 
 Diagnosis diagnose(std::span<const RankState> ranks, const DiagnosisTrigger& trigger, const std::string& group) {
-  if (trigger.differs && std::cmp_equal(trigger.waits_for, trigger.reporter))
-    return diagnose_two(ranks, trigger, group);  // a message to itself
-  const auto recordings = recordings_of(ranks, group);
   const RankState& reporter = ranks[trigger.reporter];
+  const bool is_other_message = trigger.differs && is_point_to_point(reporter.activity.call.operation);
+  if (is_other_message && trigger.waits_for >= 0) return diagnose_two(ranks, trigger, group);
+  const auto recordings = recordings_of(ranks, group);
   const auto found = reporter.activity.call.sequence == 0 ? diagnose_start(ranks, recordings, reporter.activity.call)
                                                           : trace::diagnose_hang(recordings, reporter.place.rank);
   if (found && found->kind == Kind::wrong_call) return to_diagnosis(*found);

@@ -267,6 +267,14 @@ TEST(Diagnosis, AChainOfMessagesIsFollowedToItsEnd) {  // 0 waits for 1, 1 for 2
                   .message.starts_with("recv #3 (1024 float32, 4 KiB) from rank 4: rank 4 (local 0) on c does not"));
 }
 
+TEST(Diagnosis, AMessageOfAnotherLengthIsItsSendersFault) {  // which has gone on to wait with the others
+  const std::vector<RankState> ranks = {gone_on("rank 0 (a)", waiting_in(calls::Operation::recv, 4, 2), {}),
+                                        here("rank 1 (b)", inside(calls::Operation::allreduce, 5)),
+                                        here("rank 2 (c)", inside(calls::Operation::allreduce, 5))};
+  EXPECT_EQ(diagnose(ranks, {0, 2, true, {}}).message,
+            "recv #3 (1024 float32, 4 KiB) from rank 2: rank 2 (local 0) on c sends another message");
+}
+
 TEST(Diagnosis, AMessageToItselfIsNotMet) {
   const std::vector<RankState> ranks = {gone_on("rank 0 (a)", waiting_in(calls::Operation::recv, 4, 0), {}),
                                         here("rank 1 (b)", after(calls::Operation::barrier, 4))};
