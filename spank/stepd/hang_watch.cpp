@@ -26,6 +26,7 @@
 #include "step/server/hang_detector.hpp"
 #include "trace/diagnosis/straggler.hpp"
 #include "trace/record/process_stack.hpp"
+#include "trace/record/record_folder.hpp"
 #include "trace/record/record_reader.hpp"
 
 namespace amldist::spank {
@@ -265,7 +266,11 @@ class WatchThread {
   /// Nothing once slurmstepd ends: it waits for this thread, and many questions may be left.
   [[nodiscard]] std::optional<std::string> ask(const std::function<std::string()>& question) {
     if (stopped_within(milliseconds(0))) return std::nullopt;
-    auto answer = answer_as_user(node_.rights, question, reading_timeout);
+    const auto ask_believed = [&] {  // in a copy of this process
+      node_.roots = trace::believed_roots(std::move(node_.roots));
+      return question();
+    };
+    auto answer = answer_as_user(node_.rights, ask_believed, reading_timeout);
     unanswered_ = answer ? 0 : unanswered_ + 1;
     return answer;
   }

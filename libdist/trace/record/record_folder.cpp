@@ -146,6 +146,17 @@ std::vector<std::string> trace_roots(const std::string& given, unsigned user) {
   return {"/dev/shm" + own, "/tmp" + own};
 }
 
+std::vector<std::string> believed_roots(std::vector<std::string> roots) {
+  const auto shared = trace_roots({}, ::geteuid());
+  std::erase_if(roots, [&](const std::string& root) {
+    if (std::ranges::find(shared, root) == shared.end()) return false;
+    struct stat status = {};
+    return ::lstat(root.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != ::geteuid() ||
+           (status.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+  });
+  return roots;
+}
+
 bool is_trace_name(std::string_view name) noexcept {
   return !name.empty() && name.size() <= longest_name && name.front() != '.' &&
          std::ranges::all_of(name, is_name_character);

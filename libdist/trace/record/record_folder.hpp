@@ -22,6 +22,10 @@ namespace amldist::trace {
 /// unset. An empty list means that recording is off.
 [[nodiscard]] std::vector<std::string> trace_roots(const std::string& given, unsigned user);
 
+/// Those of trace_roots() in which nobody else can have put anything: anybody can make this process's user's own folder
+/// in /dev/shm and /tmp first. A folder that a variable names is its user's choice.
+[[nodiscard]] std::vector<std::string> believed_roots(std::vector<std::string> roots);
+
 /// Whether a text can name a step's folder: letters, digits, '.', '_' and '-', not starting with '.', at most 100.
 [[nodiscard]] bool is_trace_name(std::string_view name) noexcept;
 

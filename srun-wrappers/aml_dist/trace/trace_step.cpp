@@ -23,8 +23,8 @@ using trace::Writer;
 
 /// Folders whose subfolders are steps: this user's, and for root all users'.
 std::vector<std::string> all_roots() {
-  std::vector<std::string> roots =
-      trace::trace_roots(own_variable(trace::variable::trace_folder).value_or(""), ::geteuid());
+  auto roots =
+      trace::believed_roots(trace::trace_roots(own_variable(trace::variable::trace_folder).value_or(""), ::geteuid()));
   if (::geteuid() != 0) return roots;
   for (const char* const parent : {"/dev/shm", "/tmp"}) {
     std::error_code problem;

@@ -99,7 +99,7 @@ def test_an_environment_of_ten_thousand_lines(cluster, workdir, hostile, bystand
     for beginning in (hostile, ""):
         fill = f"ulimit -s 65536; . {workdir}/lines; "
         done = cluster.run(f"{fill}{beginning}srun --overcommit -w node[1-2] -N2 -n2 {'' if beginning else '--aml-dist=pytorch'} bash -c 'echo ran'",
-                           user="alice")
+                           user="alice", timeout=240)
         assert done.status == 0 and done.out.count("ran") == 2, done.err
 
 

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from cluster import PROBE, Cluster, read_reports
+from cluster import PROBE, READABLE, ROOT, Cluster, read_reports, readable_copy
 from oracle import check_pytorch
 from test_collective import program  # noqa: F401  a fixture
 from test_faults import SERVERS, Background, wait_until
@@ -145,6 +145,42 @@ def test_nothing_of_ours_lies_in_a_shared_folder(cluster):
                        "ls -A /tmp /dev/shm /var/lock; grep -ac amldist /proc/net/unix; true'", user="alice")
     seen = done.out.replace("aml-dist-tests-dev.lock", "")  # of the test suite itself
     assert "aml" not in seen and set(re.findall(r"^\d+$", done.out, re.M)) == {"0"}, str(done)
+
+
+FORGERY = """
+import fcntl, os, pathlib, subprocess, sys, time
+sys.path.insert(0, {folder!r})
+from recorder_files import waiting, working
+made = pathlib.Path("/dev/shm/aml-dist-20002")
+made.mkdir()
+made.chmod(0o755)
+while not (steps := subprocess.run("squeue -h -s -u bob -o %i", shell=True, capture_output=True, text=True).stdout.split()):
+    time.sleep(0.2)
+held = []
+for rank in range(2):
+    recorder = working(rank, 2, 5, host="node1")
+    recorder.job, recorder.created = steps[0], int((time.time() - 3600) * 1e9)
+    path = (recorder if rank == 1 else waiting(recorder)).write(made / steps[0])
+    held.append(open(path, "r+b"))
+    fcntl.lockf(held[-1], fcntl.LOCK_EX)
+print("forged", flush=True)
+time.sleep(25)
+"""
+
+
+def test_nobody_forges_the_recorders_of_anothers_step(cluster, workdir):
+    """Anybody can make /dev/shm/aml-dist-UID before its user does, and fill it with a hang."""
+    readable_copy(ROOT / "tests/tools/recorder_files.py")
+    script = workdir / "forge.py"
+    script.write_text(FORGERY.format(folder=str(READABLE)))
+    cluster.run("rm -rf /dev/shm/aml-dist-20002 /tmp/aml-dist-20002", on="node1")
+    forger = start(cluster, workdir, "alice", f"srun --overcommit -w node1 -N1 -n1 /usr/bin/python3 {script}")
+    wait_until(lambda: cluster.run("test -d /dev/shm/aml-dist-20002", on="node1").status == 0)
+    victim = start(cluster, workdir, "bob", "srun --overcommit -w node1 -N1 -n2 --aml-dist=mpi,trace,hang=2 sleep 15")
+    forger.says("forged")
+    text = victim.wait()
+    assert "status 0" in text and "hang: " not in text and "busy: " not in text, text
+    cluster.run("rm -rf /dev/shm/aml-dist-20002", on="node1")
 
 
 WITH_HER_ENVIRONMENT = ("import os,sys; variables = dict(pair.split('=', 1) for pair in open(sys.argv[1]).read().split('\\0') if pair); "
