@@ -80,7 +80,12 @@ TEST(KeepSrunLine, IsTheSameForChosenNodes) {
            {"srun a",
             {},
             {two, false, false, true},
-            "srun --nodelist=a,c --nodes=2 --ntasks=2 --no-kill --kill-on-bad-exit=0 --overlap a"},
+            "srun --nodelist=a,c --nodes=2 --ntasks=2 --no-kill --kill-on-bad-exit=0 --overlap --mem=0 a"},
+           {"srun --mem-per-cpu=9 a",
+            {},
+            {two, false, false, true},
+            "srun --mem-per-cpu=9 --nodelist=a,c --nodes=2 --ntasks=2 --no-kill "
+            "--kill-on-bad-exit=0 --overlap a"},
            {"srun --tasks-per-node=2 a",
             {},
             {swapped, true},

@@ -189,10 +189,11 @@ def test_starts_and_stops_leave_nothing(cluster, workdir):
     (workdir / "job.sh").write_text(f"""#!/bin/bash
 for i in $(seq {starts}); do
   export kind=$((i % 3))
-  {TOOL} keep --health off -- srun --ntasks-per-node=1 --aml-dist=pytorch bash -c 'case $kind$AMLDIST_RESTART in 00) sleep 3;; 10) exit 3;; esac' &
-  [ $kind != 0 ] || {{ sleep 1.5; pkill -9 -P $! -x srun; kill -9 $!; }}
+  {TOOL} keep --health off -- srun --ntasks-per-node=1 --aml-dist=pytorch bash -c 'touch began; case $kind$AMLDIST_RESTART in 00) sleep 3;; 10) exit 3;; esac' &
+  [ $kind != 0 ] || {{ until [ -e began ]; do sleep 0.1; done; pkill -9 -P $! -x srun; kill -9 $!; }}
   wait $!
   echo $i $? >>ends
+  rm began
 done
 """)
     done = cluster.run(f"cd {workdir} && sbatch --wait -w node[1-2] -N2 --exclusive --ntasks-per-node=1 -o log job.sh; "

@@ -35,7 +35,7 @@ ELSEWHERE = [
     (r"PROCESSES=4 sbatch train_launch.sbatch", "tests/frameworks/test_examples.py::DDP"),
     (r"srun --job-name=train .* train_lightning.py", "tests/frameworks/test_examples.py::test_lightning_without_a_batch_script"),
     (r"srun .* aml-dist ray .*", "tests/frameworks/test_ray.py::test_a_driver_on_all_nodes"),
-    (r"(#!/bin/bash\n)?(#SBATCH [^\n]*\n)*aml-dist keep .*", "tests/cluster/keep/test_keep.py::test_a_rank_is_killed_once"),
+    (r"(#!/bin/bash\n)?(#SBATCH [^\n]*\n)*aml-dist keep .*", "tests/cluster/keep/test_trials.py::test_a_fault_by_the_seed"),
     (r"aml-dist stop 1234|until \[ -e .*",
      "tests/cluster/faults/test_stop.py::test_aml_dist_stop_reaches_a_program_without_the_library_on_all_nodes_at_once"),
     (r"aml-dist order >hosts\n.*", "tests/cluster/site/test_topology.py::test_the_host_file_brings_them_into_order_and_ranks_stay_slurms"),
