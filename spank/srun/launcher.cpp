@@ -86,7 +86,6 @@ Result<std::optional<Launch>> fetch_launch(std::uint32_t job_id, std::uint32_t s
 
 Result<step::LaunchRecord> make_record(const launch::SitePolicy& policy, const launch::Spec& spec,
                                        const Launch& launch) {
-  if (auto status = check_counts(spec, launch.placement.map); !status) return status.error();
   const launch::NetworkView network = launch::this_machine(slurm_node_address);
   auto address = choose_master_address(spec, policy, launch.placement, network);
   if (!address) return address.error();
@@ -320,6 +319,19 @@ Result<void> expect_no_srun(const SrunSession& session) {
   return Error{Errc::internal, "out of memory: srun cannot add a variable to its environment"};
 }
 
+namespace {
+
+/// A helper step ("srun -N1 -n1 hostname") of a job whose option has counts wants no kind.
+Result<void> check_step_counts(const SrunSession& session, const launch::Spec& spec, const launch::TaskMap& map) {
+  auto status = check_counts(spec, map);
+  const bool is_of_job = session.option_is_inherited || session.request.variable != nullptr;
+  if (status || !is_of_job) return status;
+  return Error{status.error().code, concat({status.error().message,
+                                            "; that option is the job's: a step without it is srun --aml-dist=none"})};
+}
+
+}  // namespace
+
 Result<void> prepare_launch(SrunSession& session, const Handle& handle) {
   ::unsetenv(step::launch_record_variable);  // an outer step's record says nothing about this one
   if (session.request.is_idle()) return {};
@@ -347,6 +359,7 @@ Result<void> prepare_launch(SrunSession& session, const Handle& handle) {
   }
   if (auto status = refuse_several_worlds(*spec, (*launch)->placement.map, handle); !status) return status;
   if (auto status = check_order(*spec, (*launch)->placement); !status) return status;
+  if (auto status = check_step_counts(session, *spec, (*launch)->placement.map); !status) return status;
   return send_record(session, *spec, **launch);
 }
 

@@ -94,7 +94,7 @@ TEST(RayArguments, GiveEachPortOfTheStepAndLetTheUsersSizesWin) {
        {"--head", "--port=20000", "--node-manager-port=20002", "--object-manager-port=20003",
         "--runtime-env-agent-port=20004", "--dashboard-agent-grpc-port=20005", "--dashboard-agent-listen-port=20006",
         "--metrics-export-port=20007", "--ray-client-server-port=20008", "--dashboard-port=20009",
-        "--min-worker-port=0", "--num-gpus=2", "--object-store-memory=1073741824", "--temp-dir=/tmp/x",
+        "--min-worker-port=0", "--num-gpus=2", "--object-store-memory=1073741824", "--temp-dir=/tmp/x/r",
         "--include-dashboard=true"}) {
     EXPECT_TRUE(has(head, word)) << word;
   }
@@ -103,7 +103,7 @@ TEST(RayArguments, GiveEachPortOfTheStepAndLetTheUsersSizesWin) {
   for (const char* const word : {"--address=10.0.0.1:20000", "--node-ip-address=10.0.0.2", "--num-cpus=4"}) {
     EXPECT_TRUE(has(worker, word)) << word;
   }
-  for (const char* const word : {"--head", "--min-worker-port=0", "--temp-dir=/tmp/x", "--include-dashboard=true"}) {
+  for (const char* const word : {"--head", "--min-worker-port=0", "--temp-dir=/tmp/x/r", "--include-dashboard=true"}) {
     EXPECT_FALSE(has(worker, word)) << word;
   }
 }

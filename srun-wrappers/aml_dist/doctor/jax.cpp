@@ -47,12 +47,13 @@ std::optional<Problem> device_problem(const TaskContext& here) {
                  "srun --aml-dist=jax, which sets JAX_LOCAL_DEVICE_IDS"};
 }
 
+/// Tried with JAX 0.10 on CPUs: one such node connects to the others, two never to each other.
 std::optional<Problem> collectives_problem(const TaskContext& here) {
   if (here.nodes() == 1 || here.gpus() > 0 || here.machine().own_name_is_loopback != true) return std::nullopt;
   return Problem{
-      Outcome::fails,
-      "this node's own name is loopback in /etc/hosts: Gloo context initialization failed (JAX does not read "
-      "GLOO_SOCKET_IFNAME)",
+      Outcome::warns,
+      "this node's own name is loopback in /etc/hosts: one such node works; with a second one JAX waits for ever, or "
+      "says: Gloo context initialization failed (it does not read GLOO_SOCKET_IFNAME)",
       "give the node's name its real address in /etc/hosts"};
 }
 

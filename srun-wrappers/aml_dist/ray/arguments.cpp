@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "aml_dist/ray/folder.hpp"
 #include "base/text/text.hpp"
 
 namespace amldist::ray {
@@ -87,7 +88,7 @@ void add_sizes(Line& line, const Resources& resources, const std::string& folder
 void add_head(Line& line, const Place& place, const Wishes& wishes, const std::string& folder) {
   line.set("--port", place.master_port);
   line.set("--ray-client-server-port", place.port(RayPort::client_server));
-  line.set("--temp-dir", folder);
+  line.set("--temp-dir", concat({folder, ray_subfolder}));
   const auto dashboard = dashboard_port(place, wishes);
   line.set("--include-dashboard", dashboard ? "true" : "false");
   if (!dashboard) return;

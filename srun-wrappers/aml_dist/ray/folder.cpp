@@ -31,7 +31,7 @@ Result<void> check_room(const std::string& parent) {
 Result<std::string> folder_path(const Place& place, const std::string& parent) {
   constexpr std::size_t characters = 6;
   // "/session_2026-11-27_01-49-46_123456_4194304/sockets/plasma_store.1"
-  constexpr std::size_t sockets = 67;
+  constexpr std::size_t sockets = ray_subfolder.size() + 67;
   constexpr std::size_t longest = sizeof(sockaddr_un::sun_path) - 1 - sockets;
   const world::Key key = place.credentials.key.derive(concat({"folder of Ray ", place.step}));
   std::string path =

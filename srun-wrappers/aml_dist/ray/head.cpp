@@ -173,6 +173,10 @@ class Head {
     constexpr auto patience = std::chrono::seconds(10);
     if (has_failed_ && driver_) end_driver();
     peers_->end(patience, has_failed_);
+    if (const std::string hosts = peers_->present(); !hosts.empty()) {
+      say(concat({"ray: ", hosts, ": aml-dist ray has not ended within ", std::to_string(patience.count()),
+                  " s: if it is stopped, scancel ", place_.step, " ends the step"}));
+    }
     end_family(grace);
     if (ray_ && *status_ != 0 && options_.keep_on_failure) {
       ray_->folder().keep();

@@ -85,6 +85,14 @@ bool Peers::are_complete() const noexcept {
   return std::all_of(peers_.begin() + 1, peers_.end(), [](const Peer& each) { return each.state == State::joined; });
 }
 
+std::string Peers::present() const {
+  std::string out;
+  for (std::uint32_t node = 1; node < peers_.size(); ++node) {
+    if (acceptor_.link(node)) out += concat({out.empty() ? "" : ", ", peers_[node].host});
+  }
+  return out;
+}
+
 std::string Peers::missing(const Place& place) const {
   std::vector<std::string> absent = place.hosts;
   std::erase(absent, place.host);

@@ -43,6 +43,8 @@ class Peers {
   /// Tells all that it is over, and waits until they have gone, at most for `patience`. Those that come meanwhile hear
   /// it too if `wait_for_late`.
   void end(std::chrono::milliseconds patience, bool wait_for_late);
+  /// The nodes that are still there; after end(), those that did not go.
+  [[nodiscard]] std::string present() const;
 
  private:
   Peers(FileDescriptor listener, world::Acceptor acceptor, std::uint32_t nodes)

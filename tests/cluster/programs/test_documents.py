@@ -34,6 +34,8 @@ ELSEWHERE = [
     (r"cp -r contrib/examples .*|cat train_ddp-\*\.out", "tests/frameworks/test_examples.py::check_ddp"),
     (r"PROCESSES=4 sbatch train_launch.sbatch", "tests/frameworks/test_examples.py::DDP"),
     (r"srun --job-name=train .* train_lightning.py", "tests/frameworks/test_examples.py::test_lightning_without_a_batch_script"),
+    (r"python launch.py -m .*|SLURM_AML_DIST=.* torchx .*|srun .* --mpi=pmix --aml-dist=mpi python train.py|snakemake .*|srun .*symmetric-run.*"
+     r"|srun -N2 --ntasks-per-node=2 --aml-dist=pytorch python train.py", "tests/frameworks/test_clients.py::test_the_example_of_the_page"),
     (r"srun .* aml-dist ray .*", "tests/frameworks/test_ray.py::test_a_driver_on_all_nodes"),
     (r"(#!/bin/bash\n)?(#SBATCH [^\n]*\n)*aml-dist keep .*", "tests/cluster/keep/test_trials.py::test_a_fault_by_the_seed"),
     (r"aml-dist stop 1234|until \[ -e .*",
