@@ -1,5 +1,6 @@
-"""Command lines and job files of public documents and bug reports, copied in meaning, with what aml-dist makes of each. A person has read
-each answer against the document. To change one on purpose: `test_documents.py --write`, and read the difference.
+"""Command lines and job files of public documents and bug reports, copied in meaning, with what aml-dist makes of each. The
+answers are aml-dist's own, so that a change of any is seen in review. To change one on purpose: `test_documents.py --write`, and read the
+difference against the document.
 
 documents/jobs.yml has job files of Azure/azureml-examples, reduced to their keys; documents/lines.txt has command lines:
 
