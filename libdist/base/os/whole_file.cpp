@@ -164,7 +164,7 @@ bool append_line(const std::string& path, std::string_view line) {
   if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
   const ssize_t written = ::write(file.get(), line.data(), line.size());
   if (written == static_cast<ssize_t>(line.size())) return true;
-  if (written > 0) static_cast<void>(::ftruncate(file.get(), status.st_size));  // the disk is full
+  if (written > 0) static_cast<void>(::ftruncate(file.get(), status.st_size) == 0);  // the disk is full
   return false;
 }
 
