@@ -21,7 +21,8 @@ std::optional<std::uint32_t> read_number(const EnvironmentReader& environment, s
 }
 
 Error not_ours(std::string_view why) {
-  return {Errc::unavailable, concat({why, ": the srun that starts the step needs the aml-dist plugin too, with the same settings"})};
+  return {Errc::unavailable,
+          concat({why, ": the srun that starts the step needs the aml-dist plugin too, with the same settings"})};
 }
 
 Result<StepReading> read_from_record(const NodeItems& items, const EnvironmentReader& environment) {

@@ -75,7 +75,7 @@ const struct table ncclProfiler_v1 = {"other", (void*)init1, start, stop, record
 const struct table ncclProfiler_v7 = {"other", (void*)init6, start, stop, record, finalize};
 #else /* one that asks for all there is */
 static int init_greedy(void** context, uint64_t id, int* mask, const char* name, int nodes, int ranks, int rank,
-                 void* logger) {
+                       void* logger) {
   const int status = init6(context, id, mask, name, nodes, ranks, rank, logger);
   *mask = -1;
   return status;
