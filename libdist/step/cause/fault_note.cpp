@@ -217,7 +217,9 @@ std::string_view words_of(const std::exception_ptr& exception, const std::type_i
 
 /// The exception that nobody has caught. Not a signal's handler: it may allocate.
 void leave_exception() {
-  const std::exception_ptr exception = notes().exceptions.current();
+  const auto current = notes().exceptions.current;
+  if (current == nullptr) return;
+  const std::exception_ptr exception = current();
   const std::type_info* const type = exception ? exception.__cxa_exception_type() : nullptr;
   if (type == nullptr) return;
   int status = 1;
