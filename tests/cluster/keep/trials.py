@@ -17,7 +17,7 @@ from fabric_nodes import DEV, FabricatedNodes  # isort: skip (makes trees known)
 from cluster import Cluster
 from kept import KILL_NODE, Kept, ends_as_undisturbed, train, wait_for_checkpoint
 from test_fabric import LIBRARY, cable_out, healthy
-from test_faults import wait_until
+from test_faults import wait_until, wait_until_saved
 
 STEPS = 60
 OWN_FAULT = "the program's own fault"
@@ -264,12 +264,14 @@ def array(trial: Trial) -> None:
 
 
 def slurmctld_is_away(trial: Trial) -> None:
-    kept = trial.train()
+    steps = 3 * STEPS
+    trial.train(steps=steps)
+    wait_for_checkpoint(trial.kept)
+    wait_until_saved(trial.cluster)  # else the slurmctld that comes back does not know that the job runs
     trial.strike(lambda cluster, _: cluster.devcluster("break", "ctl", "down"), signal_rank("9"))
     time.sleep(trial.chance.uniform(0, 4))
     assert trial.cluster.devcluster("heal", "ctl").status == 0
-    trial.goes_on(ALL, ALL)
-    assert kept.starts(), kept.text()
+    trial.goes_on(ALL, ALL, steps=steps)
 
 
 @dataclasses.dataclass
