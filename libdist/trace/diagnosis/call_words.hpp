@@ -18,7 +18,7 @@ namespace amldist::trace {
 
 [[nodiscard]] bool has_root(calls::Operation operation) noexcept;
 
-/// "allreduce #42 (1048576 float32, 4 MiB)", "recv #3 (25 float32, 100 bytes) from rank 1": as live errors say it.
+/// "allreduce #42 (1048576 float32, 4 MiB)", "recv (25 float32, 100 bytes, tag 7) from rank 1": as live errors say it.
 [[nodiscard]] std::string describe_call(const CallRecord& call);
 
 /// The same, with the root of a call that has one.

@@ -8,7 +8,6 @@
 // A process may have several files: one per source of records, which are libamldist itself, MPI, NCCL and PyTorch. The
 // ids of their communicators tell them apart.
 //
-// Times are exact where a source makes calls from several threads, and for the first 500 calls or so in each tick of
 // Times are exact if a source makes calls from several threads, and for the first 500 calls or so in each tick of the
 // kernel's clock (1 to 10 ms). Of further calls in that tick the beginning may be recorded too early, by less than a
 // tick; a call that ends in the next tick is recorded without a length; any other end is exact. `enqueued` and
@@ -127,6 +126,8 @@ inline constexpr calls::Operation sendrecv{192};
 inline constexpr calls::Operation probe{193};
 }  // namespace other
 
+/// Tags from here on share their numbers: two different ones rarely have the same.
+inline constexpr std::uint16_t first_shared_tag = 0x8000;
 /// A tag that matches any other.
 inline constexpr std::uint16_t any_tag = 0xffff;
 /// A peer that may be any member.
