@@ -92,6 +92,8 @@ bool Activity::is_busy() const noexcept {
 
 Activity activity_between(const ActivityTotals& earlier, const ActivityTotals& later) noexcept {
   Activity activity{0, 0, later.children, later.obstacle};
+  // One that shares a processor with many runs now and then, and may sleep just now.
+  if (later.obstacle == Obstacle::none && earlier.obstacle == Obstacle::processor) activity.obstacle = earlier.obstacle;
   // Totals may shrink: a child that nobody waited for takes its own with it.
   const auto grown = [](std::uint64_t from, std::uint64_t to) { return to > from ? to - from : 0; };
   const auto ms = static_cast<std::uint64_t>(std::max<std::int64_t>(later.at_ms - earlier.at_ms, 0));

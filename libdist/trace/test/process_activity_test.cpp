@@ -124,6 +124,7 @@ TEST(ProcessActivity, OneThatGetsFewTurnsIsBusyAllTheSame) {
   const Activity activity = activity_between({1000, 500, 0, 0}, {2000, 540, 0, 0, Obstacle::processor});
   EXPECT_TRUE(activity.is_busy());
   EXPECT_EQ(describe(activity), "it waits for a processor");
+  EXPECT_TRUE(activity_between({1000, 500, 0, 0, Obstacle::processor}, {2000, 540, 0, 0}).is_busy());
 }
 
 TEST(ProcessActivity, TotalsMayShrink) {

@@ -59,7 +59,8 @@ int main(int count, char** words) {
   while (!ended && fgets(line, sizeof line, program) != NULL) {
     if (strncmp(line, "group ", 6) == 0) make_group(line + 6);
     sscanf(line, "fault %31s %d %d", ignored, &culprit, &at);
-    if (sscanf(line, "call %d %31s %d %lu %d", &caller, operation, &group, &bytes, &root) != 5 || caller != rank) continue;
+    if (sscanf(line, "call %d %31s %d %lu %d", &caller, operation, &group, &bytes, &root) != 5 || caller != rank)
+      continue;
     if (rank == culprit && made >= at) stand_still(words[2]);
     usleep((unsigned)rand() % 3000);
     ++made;
