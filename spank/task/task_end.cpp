@@ -11,12 +11,10 @@
 
 #include "base/os/answer_as_user.hpp"
 #include "base/text/text.hpp"
-#include "spank/slurm/output.hpp"
 #include "spank/slurm/slurm_api.hpp"
 #include "spank/stepd/parameter_servers.hpp"
 #include "spank/stepd/task_trace.hpp"
 #include "spank/task/end_facts.hpp"
-#include "spank/task/processor_use.hpp"
 #include "step/messages/server_release.hpp"
 #include "trace/diagnosis/last_call.hpp"
 #include "trace/record/record_folder.hpp"
@@ -162,26 +160,13 @@ void tell_srun(StepdSession& session, const Handle& handle) noexcept {
   }
 }
 
-/// Under verbose, after the last task of this node.
-void tell_processor_use(const NodeStart& node, const Handle& handle) {
-  const NodePlan& plan = *node.plan();
-  const auto processors = text::to_number(handle.variable("SLURM_CPUS_ON_NODE").value_or(""), 1U << 20);
-  if (!plan.step.spec.verbose || !processors) return;
-  const auto elapsed = std::chrono::steady_clock::now() - node.begin;
-  tell_step(processor_line(plan.host, time_of_children(), *processors,
-                           std::chrono::duration_cast<std::chrono::milliseconds>(elapsed)));
-}
-
 }  // namespace
 
 void finish_task(StepdSession& session, const Handle& handle) {
   tell_srun(session, handle);
   const NodePlan* const plan = session.node.plan();
   // Here, because after its tasks slurmstepd has no way to the step's output.
-  if (plan != nullptr && ++session.ended_tasks >= plan->ranks.size()) {
-    session.node.stand_in.reset();
-    if (!session.node.task_refused.load()) tell_processor_use(session.node, handle);
-  }
+  if (plan != nullptr && ++session.ended_tasks >= plan->ranks.size()) session.node.stand_in.reset();
   if (!session.node.task_refused.load() || session.step_ended) return;
   session.step_ended = true;
   const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");
