@@ -159,7 +159,10 @@ class WaitPicture {
     const LineStyle style{to.is_to_blame ? blamed_ink : pale_ink, 1.6};
     const double bend = begin.x + column_gap * 0.45;
     const double side = is_back ? 1 : -1;
-    svg.line(std::array{begin, Point{bend, begin.y}, Point{is_back ? bend : end.x - column_gap * 0.45, end.y}, end},
+    const double turn = is_back ? bend : end.x - column_gap * 0.45;
+    // Below the boxes of the columns between.
+    const double way = to.column > from.column + 1 ? corner(from).y + box_height + box_gap * 0.5 : begin.y;
+    svg.line(std::array{begin, Point{bend, begin.y}, Point{bend, way}, Point{turn, way}, Point{turn, end.y}, end},
              style);
     svg.line(std::array{Point{end.x + side * 9, end.y - 5}, end, Point{end.x + side * 9, end.y + 5}}, style);
   }

@@ -42,11 +42,6 @@ def write_checkpoint(end):
             time.sleep(0.05)
         until(write, end)
 
-def compile_code(end):
-    with open(f'{folder}/code.c', 'w') as file:
-        file.write(''.join(f'double f{i}(double x) {{ return x * {i}.5 + {i}; }}\\n' for i in range(2000)))
-    until(lambda: subprocess.run(['cc', '-O2', '-c', '-o', f'{folder}/code.o', f'{folder}/code.c'], check=True), end)
-
 def wait_for_lock(end):
     import fcntl
     holder = os.fork()
@@ -76,11 +71,6 @@ def download(end):
     with socket.create_connection(server.getsockname()) as own:
         while own.recv(1 << 16):
             pass
-
-def with_threads(end):
-    import numpy
-    data = numpy.random.rand(1500, 1500)
-    until(lambda: data @ data, end)
 
 def in_debugger(end):
     subprocess.run([sys.executable, '-c', '''if 1:
@@ -114,8 +104,8 @@ def page_memory(end):
 def evaluate(end):
     until(lambda: (sum(range(200000)), time.sleep(0.002)), end)
 
-away = dict(tokenise=lambda end: in_children(4, end), checkpoint=write_checkpoint, compile=compile_code, lock=wait_for_lock,
-            download=download, threads=with_threads, debugger=in_debugger, gcore=dump_core, swap=page_memory, evaluation=evaluate)
+away = dict(tokenise=lambda end: in_children(4, end), checkpoint=write_checkpoint, lock=wait_for_lock,
+            download=download, debugger=in_debugger, gcore=dump_core, swap=page_memory, evaluation=evaluate)
 for _ in range(30):
     world.barrier()
 if world.rank == 2:
@@ -124,10 +114,10 @@ world.barrier()
 print('well', world.rank)
 """
 COMPUTES = r"it (computes \(|waits for a processor)"
-BUSY = {"tokenise": COMPUTES, "checkpoint": "it (reads and writes|waits for a|computes)", "compile": COMPUTES, "lock": "it waits for a (lock on a file|processor)",
-        "download": "it (waits for data from a socket|computes|waits for a processor)", "threads": COMPUTES, "debugger": None, "gcore": None,
+BUSY = {"tokenise": COMPUTES, "checkpoint": "it (reads and writes|waits for a|computes)", "lock": "it waits for a (lock on a file|processor)",
+        "download": "it (waits for data from a socket|computes|waits for a processor)", "debugger": None, "gcore": None,
         "swap": "it (computes|waits for a)", "evaluation": COMPUTES}
-STEP = "env OMPI_MCA_mpi_yield_when_idle=1 OMP_NUM_THREADS=2 srun --mpi=pmix -w node[1-2] -N2 -n4 --ntasks-per-node=2 --aml-dist=mpi,hang=4"
+STEP = "env OMPI_MCA_mpi_yield_when_idle=1 srun --mpi=pmix -w node[1-2] -N2 -n4 --ntasks-per-node=2 --aml-dist=mpi,hang=4"
 
 
 @pytest.fixture(scope="module")
