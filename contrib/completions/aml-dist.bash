@@ -78,9 +78,9 @@ _aml_dist() {
         case $previous in
         --last) ;;
         --format) mapfile -t COMPREPLY < <(compgen -W 'text json openmetrics' -- "$current") ;;
-        --svg) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+        --svg | --waits-svg) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
         --export-fr) mapfile -t COMPREPLY < <(compgen -d -- "$current") ;;
-        *) mapfile -t COMPREPLY < <(compgen -W '--last --svg --json --format --stacks --watch --export-fr --help' -- "$current"; compgen -f -- "$current") ;;
+        *) mapfile -t COMPREPLY < <(compgen -W '--last --svg --waits-svg --json --format --stacks --watch --export-fr --help' -- "$current"; compgen -f -- "$current") ;;
         esac
         return
     fi

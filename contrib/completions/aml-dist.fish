@@ -96,6 +96,7 @@ complete -c aml-dist -n __fish_use_subcommand -a trace -d 'Say which rank of a s
 complete -c aml-dist -n $trace -a '(__fish_complete_directories)' -d 'Folder with recorders'
 complete -c aml-dist -n $trace -l last -x -d 'Calls of each rank in JSON and picture'
 complete -c aml-dist -n $trace -l svg -r -F -d 'Draw the timeline too'
+complete -c aml-dist -n $trace -l waits-svg -r -F -d 'Draw who waits for whom too'
 complete -c aml-dist -n $trace -l stacks -d 'Then say where each process is'
 complete -c aml-dist -n $trace -l watch -x -d 'Look again after so many seconds'
 complete -c aml-dist -n $trace -l export-fr -r -a '(__fish_complete_directories)' -d 'Write dumps for torchfrtrace'

@@ -16,7 +16,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(folder) for folder in HERE.iterdir() if folder.is_dir()]  # tests share helpers across the folders
 
 import ways  # noqa: E402
-from cluster import Cluster, readable_copy  # noqa: E402
+from cluster import BUILD, Cluster, readable_copy  # noqa: E402
 
 for command in pathlib.Path(os.environ.get("AMLDIST_TOOL", "/nowhere/aml-dist")).parent.glob("aml-*"):
     readable_copy(command)  # aml-run and the launchers lie beside the tool
@@ -53,6 +53,22 @@ def cluster():
     stopped = cluster.devcluster("stop")
     assert stopped.status == 0, str(stopped)
     assert not crashed, f"slurmctld or a slurmd crashed while the tests ran: {crashed}"
+
+
+@pytest.fixture(scope="module")
+def traced_libraries(cluster):
+    """The folder of the libraries that record MPI; the plugin knows it."""
+    built = pathlib.Path(os.environ.get("AMLDIST_TRACE_LIBRARIES", BUILD / "lib/aml-dist"))
+    if cluster.run("command -v mpicc").status != 0 or not (built / "libamldist-mpitrace-preload.so").is_file():
+        pytest.skip("no mpicc, or the libraries that record were not built")
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="aml-dist-trace-", dir="/var/tmp"))
+    for each in built.glob("libamldist-mpitrace-*.so"):
+        shutil.copy(each, folder)
+    subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
+    assert cluster.devcluster("plugin", PLUGIN, f"trace_libraries={folder}").status == 0
+    yield folder
+    assert cluster.devcluster("plugin", PLUGIN).status == 0
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")

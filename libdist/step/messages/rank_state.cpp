@@ -230,7 +230,7 @@ bool parse_activity(Fields fields, Recording& out) {
   totals.io_bytes = fields.number(most);
   totals.children = static_cast<std::uint32_t>(fields.number(std::numeric_limits<std::uint32_t>::max()));
   totals.obstacle =
-      trace::Obstacle{static_cast<std::uint8_t>(fields.number(static_cast<std::uint64_t>(trace::Obstacle::output)))};
+      trace::Obstacle{static_cast<std::uint8_t>(fields.number(static_cast<std::uint64_t>(trace::Obstacle::processor)))};
   if (!fields.fine() || out.totals) return false;
   out.totals = totals;
   return true;

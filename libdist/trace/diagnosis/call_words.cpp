@@ -37,6 +37,16 @@ std::string_view name_of(const CallRecord& call) noexcept {
   return has_function ? mpi_functions[call.tag - 1] : name_of(call.operation);
 }
 
+namespace {
+/// The tag of a message joins its numbers: "recv (4 bytes, tag 7)". Tag 0 is not shown, nor those that share a number.
+void add_tag(const CallRecord& call, std::string& words) {
+  if (call.tag == 0 || call.tag >= recorder_format::first_shared_tag) return;
+  const std::string tag = concat({"tag ", std::to_string(call.tag), ")"});
+  if (words.ends_with(')')) words.replace(words.size() - 1, 1, concat({", ", tag}));
+  else words += concat({" (", tag});
+}
+}  // namespace
+
 std::string describe_call(const CallRecord& call) {
   constexpr std::uint8_t first_other = 128;
   const std::uint64_t size = size_of(call.type);
@@ -49,6 +59,7 @@ std::string describe_call(const CallRecord& call) {
     if (call.bytes != 0) words += concat({" (", calls::describe_bytes(call.bytes), ")"});
   }
   if (is_collective(call.operation)) return words;
+  add_tag(call, words);
   const std::string_view towards = call.operation == calls::Operation::send ? " to " : " from ";
   if (call.peer >= 0) words += concat({towards, "rank ", std::to_string(call.peer)});
   if (call.peer == recorder_format::any_peer) words += concat({towards, "any rank"});

@@ -21,7 +21,7 @@ namespace amldist::trace {
 /// "rank 3 (local 1) on node2", and "rank 3" where its host is not known.
 [[nodiscard]] std::string describe_rank(std::uint32_t rank, std::uint32_t local_rank, std::string_view host);
 
-/// "allreduce #42 (1048576 float32, 4 MiB)", "recv #3 (25 float32, 100 bytes) from rank 1": as live errors say it.
+/// "allreduce #42 (1048576 float32, 4 MiB)", "recv (25 float32, 100 bytes, tag 7) from rank 1": as live errors say it.
 [[nodiscard]] std::string describe_call(const CallRecord& call);
 
 /// The same, with the root of a call that has one, and with a reduction other than the sum.

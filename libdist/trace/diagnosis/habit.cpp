@@ -79,39 +79,85 @@ std::vector<std::uint32_t> part_of(const Recording& recording) {
   std::ranges::sort(sizes);
   return sizes;
 }
+
+/// A call of all members and its number among all such calls of the rank. Messages do not count: not all ranks have
+/// them.
+struct NumberedCall {
+  std::uint64_t number;
+  const CallRecord* call;
+};
+
+/// Those with numbers from `first` to `last`, newest first. They are counted from the newest back as far as none is
+/// missing: a ring has forgotten the oldest, and a node tells only the newest of each communicator.
+std::vector<NumberedCall> collective_calls(const Recording& recording, std::uint64_t first, std::uint64_t last) {
+  struct Left {
+    std::uint64_t made = 0;
+    std::size_t known = 0;
+  };
+  std::map<std::uint32_t, Left> left;  // by slot
+  std::uint64_t number = 0;
+  for (const CommunicatorRecord& each : recording.communicators) {
+    left[each.slot].made = each.entered;
+    number += each.entered;
+  }
+  const auto slot_of = [&](const CallRecord& call) {
+    const bool counts = recorder_format::is_collective(call.operation) && call.sequence != 0;
+    return counts ? left.find(call.communicator) : left.end();
+  };
+  for (const CallRecord& call : recording.calls) {
+    if (const auto slot = slot_of(call); slot != left.end()) ++slot->second.known;
+  }
+  std::vector<NumberedCall> found;
+  for (auto call = recording.calls.rbegin(); call != recording.calls.rend() && number >= first; ++call) {
+    const auto slot = slot_of(*call);
+    if (slot == left.end()) continue;
+    if (call->sequence != slot->second.made) break;
+    if (number <= last) found.push_back({number, &*call});
+    --number;
+    --slot->second.made;
+    if (--slot->second.known == 0 && slot->second.made != 0) break;
+  }
+  return found;
+}
+
+/// The last ones until a call.
+std::vector<NumberedCall> collective_calls_until(const Recording& recording, const CallRecord& at) {
+  constexpr std::size_t most_calls = 32;
+  auto found = collective_calls(recording, 1, ~std::uint64_t{0});
+  std::erase_if(found, [&](const NumberedCall& each) { return each.call->ticket > at.ticket; });
+  if (found.size() > most_calls) found.resize(most_calls);
+  return found;
+}
 }  // namespace
 
 bool leaves_common_order(std::span<const Recording> recordings, const Recording& rank, const CallRecord& at) {
-  constexpr std::uint64_t most_calls = 32;
   constexpr std::size_t least_ranks = 3;
   using Kind = std::tuple<calls::Operation, std::uint32_t, std::uint64_t, std::int32_t>;
-  const auto is_near = [&](const CallRecord& call) {
-    return call.ticket <= at.ticket && at.ticket - call.ticket < most_calls;
-  };
   const auto kind = [](const Recording& recording, const CallRecord& call) {
     const auto* const communicator = recording.communicator(call.communicator);
     return Kind(call.operation, communicator != nullptr ? communicator->size : 0, call.bytes, call.peer);
   };
+  const auto own = collective_calls_until(rank, at);
+  if (own.empty()) return false;
   std::map<std::uint64_t, std::map<Kind, std::size_t>> votes;  // by number of the call
   const auto part = part_of(rank);
   for (const Recording& each : recordings) {
     if (each.source != rank.source || part_of(each) != part) continue;
-    const auto first =
-        std::ranges::lower_bound(each.calls, at.ticket - std::min(at.ticket, most_calls - 1), {}, &CallRecord::ticket);
-    for (auto call = first; call != each.calls.end() && is_near(*call); ++call)
-      ++votes[call->ticket][kind(each, *call)];
+    for (const auto& [number, call] : collective_calls(each, own.back().number, own.front().number)) {
+      if (call->operation != calls::Operation::finalize)
+        ++votes[number][kind(each, *call)];  // each ends when it is done
+    }
   }
   bool has_followed = false;
-  for (const CallRecord& call : rank.calls) {
-    if (!is_near(call) || !recorder_format::is_collective(call.operation)) continue;
+  for (auto one = own.rbegin(); one != own.rend(); ++one) {
     std::size_t all = 0;
     std::pair<Kind, std::size_t> most{};
-    for (const auto& vote : votes[call.ticket]) {
+    for (const auto& vote : votes[one->number]) {
       all += vote.second;
       if (vote.second > most.second) most = vote;
     }
     if (all < least_ranks || most.second * 2 <= all) return false;  // there is no common order
-    if (most.first != kind(rank, call)) return has_followed;
+    if (most.first != kind(rank, *one->call)) return has_followed;
     has_followed = true;
   }
   return false;

@@ -28,9 +28,17 @@ Kind kind_of(const Stall& stall) {
   return any(Why::slow) ? Kind::slow : Kind::unrecorded;
 }
 
+bool is_finalize(const CallRecord& call) { return call.operation == calls::Operation::finalize; }
+
 bool has_ended_well(const MissingRank& rank) {
-  return rank.recording != nullptr && rank.recording->ending == recorder_format::Ending::well;
+  if (rank.recording == nullptr) return false;
+  const auto& calls = rank.recording->calls;
+  return rank.recording->ending == recorder_format::Ending::well || (!calls.empty() && is_finalize(calls.back()));
 }
+
+/// Few ranks are in the last call of all while most have calls to make: they have ended their program early, and what
+/// they wait for is not the fault.
+bool has_left_early(const Stall& stall) { return is_finalize(stall.call) && stall.waiting.size() * 2 < stall.members; }
 
 /// Where others have certainly not come, a rank without a recorder, or one whose slots are all in use, may have.
 void drop_unsure(std::vector<MissingRank>& missing) {
@@ -267,9 +275,14 @@ std::optional<Stall> call_too_many(std::span<const Recording> recordings, const 
   if (stall.waiting.size() > 1) return std::nullopt;
   // Of two, one has made a call more than the other.
   const std::size_t here = broken_habits(*own.missing[0].recording);
-  const std::size_t there = broken_habits(*stall.missing[0].recording);
-  if (here < there || graph.stalls_for(stall.missing[0].rank) > 1) return std::nullopt;
-  if (here == there) {
+  const Recording& other = *stall.missing[0].recording;
+  const std::size_t there = broken_habits(other);
+  const bool has_ended_early = !other.calls.empty() && is_finalize(other.calls.back()) &&
+                               leaves_common_order(recordings, other, other.calls.back());
+  if ((here < there && !stall.is_message()) || has_ended_early || graph.stalls_for(stall.missing[0].rank) > 1)
+    return std::nullopt;
+  const bool is_new_to_it = habit_of(*own.missing[0].recording, *own.missing[0].last) == Habit::broken;
+  if (here == there || !is_new_to_it) {
     own.is_tie = true;
     own.missing.push_back(stall.missing[0]);
     std::ranges::sort(own.missing, {}, &MissingRank::rank);
@@ -332,6 +345,8 @@ std::string deadlock_sentence(const HangDiagnosis& diagnosis, std::uint64_t seco
 std::optional<HangDiagnosis> diagnose_hang(std::span<const Recording> recordings, std::optional<std::uint32_t> of) {
   auto stalls = find_all_stalls(recordings);
   if (of) keep_waits_of(stalls, *of);
+  // What ranks wait for that have left early is the fault only where nobody waits for anything else.
+  if (!std::ranges::all_of(stalls, has_left_early)) std::erase_if(stalls, has_left_early);
   const WaitGraph graph(stalls);
   const auto blame = [&](const Stall& stall, Kind kind) { return HangDiagnosis{kind, stall, {}, graph.ranks()}; };
   if (const auto end = graph.end_of_waits()) {

@@ -21,8 +21,8 @@ bool is_known_dead(const Recording& recording) {
 
 std::string call_of_group(const Stall& stall) {
   const bool of_all = stall.communicator_name.empty() || stall.communicator_name == "world";
-  const std::string call =
-      stall.is_tie ? concat({"call #", std::to_string(stall.call.sequence)}) : describe_call(stall.call);
+  const std::string call = stall.is_tie && !stall.is_message() ? concat({"call #", std::to_string(stall.call.sequence)})
+                                                               : describe_call(stall.call);
   return concat({call, of_all ? "" : concat({" of group '", stall.communicator_name, "'"})});
 }
 

@@ -67,10 +67,9 @@ void Traced::begin(Posted /*how*/, const OfOpened& call, const Data& data) noexc
 }
 
 namespace {
-/// Small tags stay as they are. Larger ones share the numbers from 32,768 on, so that two different tags rarely get the
-/// same number.
+/// Small tags stay as they are.
 std::uint16_t short_tag(std::uint32_t tag) noexcept {
-  constexpr std::uint32_t large = 0x8000;
+  constexpr std::uint32_t large = trace::recorder_format::first_shared_tag;
   if (tag < large) return static_cast<std::uint16_t>(tag);
   constexpr std::uint32_t golden = 0x9e3779b9;  // Knuth's multiplicative hash
   constexpr int to_15_bits = 17;

@@ -235,13 +235,22 @@ Communicator* Tracer::add_known(MPI_Comm comm, std::uint64_t id, Origin origin) 
     if (made->is_between && origin == Origin::unknown) origin = Origin::between;
     made->id = id == 0 ? next_id(made->world_ranks, origin) : digest(id, made->world_ranks.front());
     const auto size = static_cast<std::uint32_t>(made->world_ranks.size());
-    const std::string name = text::concat({made->is_between ? "between " : "", name_of_members(made->world_ranks)});
+    std::string name = text::concat({made->is_between ? "between " : "", name_of_members(made->world_ranks)});
+    const std::uint64_t same = ++same_names_[name];  // made by all its members in the same order
+    if (same > 1) name += text::concat({" (", std::to_string(same), ")"});
     made->slot = recorder_.add_communicator({made->id, made->rank, size, name, 0, made->world_ranks});
   }
   find_real_as<int(MPI_Comm, int, void*)>("PMPI_Comm_set_attr")(comm, *keyval_, made);
   return made;
 } catch (...) {  // no memory: calls on this communicator leave no record
   return nullptr;
+}
+
+void Tracer::rename(MPI_Comm comm, std::string_view name) noexcept {
+  const Communicator* const known = find(comm);
+  if (known == nullptr || known->id == world_id) return;
+  const std::lock_guard lock(mutex_);
+  recorder_.rename_communicator(known->slot, name);
 }
 
 Communicator* Tracer::find(MPI_Comm comm) noexcept {

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <unordered_map>
@@ -66,6 +67,8 @@ class Tracer {
 
   /// nullptr if its calls are not recorded.
   Communicator* find(MPI_Comm comm) noexcept;
+  /// The program has given it a name.
+  void rename(MPI_Comm comm, std::string_view name) noexcept;
   /// The communicators that a call returns to its callers. `id`: of the call, the same for all of them.
   void add(MPI_Comm made, std::uint64_t id) noexcept;
   /// The id of the communicator that this call returns.
@@ -165,6 +168,7 @@ class Tracer {
   std::atomic<std::uint64_t> deletions_{0};  ///< of communicators, so that no thread keeps a deleted one
   std::mutex mutex_;                         ///< protects everything below and FlightRecorder::add_communicator()
   std::map<std::uint64_t, std::uint64_t> same_members_;  ///< number of communicators with these members and this origin
+  std::map<std::string, std::uint64_t> same_names_;      ///< number of communicators that got this name from us
   std::unordered_map<std::uintptr_t, std::unique_ptr<Communicator>> opened_;
   std::mutex requests_mutex_;
   std::unordered_map<std::uintptr_t, PostedCall> requests_;

@@ -396,6 +396,12 @@ int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* new
   return status;
 }
 
+int MPI_Comm_set_name(MPI_Comm comm, const char* name) {
+  const int status = call_real<&MPI_Comm_set_name>("PMPI_Comm_set_name", comm, name);
+  if (status == 0 && is_recorded()) tracer().rename(comm, name);
+  return status;
+}
+
 int MPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag,
                          MPI_Comm* newintercomm) {
   const Traced call(Blocking{}, OfAll{local_comm, other::create, -1, function_number("MPI_Intercomm_create")},

@@ -230,6 +230,10 @@ std::uint32_t FlightRecorder::add_communicator(const RecordedCommunicator& commu
   return static_cast<std::uint32_t>(slot - first);
 }
 
+void FlightRecorder::rename_communicator(std::uint32_t slot, std::string_view name) noexcept {
+  if (on() && slot < communicator_slots && !name.empty()) put(communicators_[slot].name, name);
+}
+
 void FlightRecorder::close_communicator(std::uint32_t slot) noexcept {
   if (on() && slot < communicator_slots) communicators_[slot].closed = 1;
 }

@@ -103,6 +103,8 @@ class FlightRecorder {
                                  std::uint32_t parent = 0) noexcept {
     return add_communicator({id, rank, size, name, parent, {}});
   }
+  /// For people.
+  void rename_communicator(std::uint32_t slot, std::string_view name) noexcept;
   void close_communicator(std::uint32_t slot) noexcept;
 
   /// Records a call that starts later (asynchronous). Then call start(), then complete() or fail().

@@ -37,6 +37,7 @@ constexpr auto sleeps = std::to_array<Sleep>({
     {"flock_lock_inode_wait", Obstacle::file_lock},
     {"do_lock_file_wait", Obstacle::file_lock},
     {"fcntl_setlk", Obstacle::file_lock},
+    {"wait_woken", Obstacle::input},
 });
 
 std::string file_of(pid_t process, std::string_view name) {
@@ -56,6 +57,7 @@ std::uint64_t io_of(pid_t process) {
 }
 
 Obstacle obstacle_of(const ProcessStat& process) {
+  if (process.state == 'R') return Obstacle::processor;
   if (process.state == 'D') return Obstacle::file_system;
   if (process.state != 'S') return Obstacle::none;
   const std::string function = file_of(process.id, "wchan");
@@ -90,6 +92,8 @@ bool Activity::is_busy() const noexcept {
 
 Activity activity_between(const ActivityTotals& earlier, const ActivityTotals& later) noexcept {
   Activity activity{0, 0, later.children, later.obstacle};
+  // One that shares a processor with many runs now and then, and may sleep just now.
+  if (later.obstacle == Obstacle::none && earlier.obstacle == Obstacle::processor) activity.obstacle = earlier.obstacle;
   // Totals may shrink: a child that nobody waited for takes its own with it.
   const auto grown = [](std::uint64_t from, std::uint64_t to) { return to > from ? to - from : 0; };
   const auto ms = static_cast<std::uint64_t>(std::max<std::int64_t>(later.at_ms - earlier.at_ms, 0));
@@ -117,6 +121,8 @@ std::string describe(const Activity& activity) {
     return concat({"it reads and writes (", children, tenths(per_s), " MB/s)"});
   }
   if (activity.obstacle == Obstacle::file_lock) return "it waits for a lock on a file";
+  if (activity.obstacle == Obstacle::processor) return "it waits for a processor";
+  if (activity.obstacle == Obstacle::input) return "it waits for data from a socket";
   if (activity.obstacle == Obstacle::file_system) return "it waits for a file system";
   return {};
 }

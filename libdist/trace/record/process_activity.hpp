@@ -17,6 +17,8 @@ enum class Obstacle : std::uint8_t {
   file_system,  ///< a thread is in state D
   file_lock,    ///< flock(2), fcntl(2)
   output,       ///< nobody reads the pipe or terminal that it writes to
+  input,        ///< it reads from a socket or terminal
+  processor,    ///< it could run, and others do
 };
 
 /// Totals of a process and its descendants since they began, with those that have ended and were waited for.

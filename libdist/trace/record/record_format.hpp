@@ -130,6 +130,8 @@ inline constexpr calls::Operation sendrecv{192};
 inline constexpr calls::Operation probe{193};
 }  // namespace other
 
+/// Tags from here on share their numbers: two different ones rarely have the same.
+inline constexpr std::uint16_t first_shared_tag = 0x8000;
 /// A tag that matches any other.
 inline constexpr std::uint16_t any_tag = 0xffff;
 /// A peer that may be any member.

@@ -11,16 +11,18 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "trace/record/record_reader.hpp"
 
 namespace amldist::trace::testing {
 
-enum class Fault : std::uint8_t { none, skip, extra, order, root, count, exit, abort, stop, busy };
+/// A rank that computes, is blocked in I/O, or is slow looks the same in the records: `busy`.
+enum class Fault : std::uint8_t { none, skip, extra, order, root, count, exception, exit, abort, kill, stop, busy };
 inline const char* name_of(Fault fault) {
-  constexpr std::array<const char*, 10> names = {"none",  "skip", "extra", "order", "root",
-                                                 "count", "exit", "abort", "stop",  "busy"};
+  constexpr std::array<const char*, 12> names = {"none",      "skip", "extra", "order", "root", "count",
+                                                 "exception", "exit", "abort", "kill",  "stop", "busy"};
   return names.at(static_cast<std::size_t>(fault));
 }
 
@@ -28,8 +30,9 @@ struct ModelCall {
   std::size_t group = 0;
   calls::Operation operation = calls::Operation::allreduce;
   std::uint64_t bytes = 4096;
-  std::int32_t root = -1;
+  std::int32_t root = -1;  ///< of a message: the other rank, in the group
 
+  [[nodiscard]] bool is_message() const { return !recorder_format::is_collective(operation); }
   [[nodiscard]] bool matches(const ModelCall& other) const {
     return operation == other.operation && bytes == other.bytes && root == other.root;
   }
@@ -100,7 +103,7 @@ class Model {
   }
   [[nodiscard]] bool stands_still(std::uint32_t rank) const {
     return has_fault(rank, Fault::exit) || has_fault(rank, Fault::abort) || has_fault(rank, Fault::busy) ||
-           has_fault(rank, Fault::stop);
+           has_fault(rank, Fault::stop) || has_fault(rank, Fault::kill);
   }
 
   bool step(std::uint32_t rank) {
@@ -109,7 +112,8 @@ class Model {
       own.open.pop_front();
     const bool at_end = own.next == program_.calls[rank].size() || stands_still(rank);
     const bool waits = !own.open.empty() && (at_end || own.open.size() >= program_.posted);
-    if (waits && !(stands_still(rank) && program_.fault != Fault::stop)) wait_in(own);
+    const bool is_held = program_.fault == Fault::stop || program_.fault == Fault::kill;
+    if (waits && !(stands_still(rank) && !is_held)) wait_in(own);
     if (waits || at_end) return false;
     begin(rank, program_.calls[rank][own.next++]);
     return true;
@@ -128,7 +132,7 @@ class Model {
     auto& communicator = *std::ranges::find(communicators, 100 + what.group, &CommunicatorRecord::id);
     CallRecord call;
     call.ticket = own.recording.calls.size() + 1;
-    call.sequence = ++communicator.entered;
+    call.sequence = what.is_message() ? 0 : ++communicator.entered;
     call.bytes = what.bytes;
     call.enqueued_ns = ++now_ns_;
     call.communicator = communicator.slot;
@@ -138,8 +142,10 @@ class Model {
     call.type = calls::DataType::float32;
     own.recording.calls.push_back(call);
     own.open.push_back(own.recording.calls.size() - 1);
+    const Made latest{rank, own.recording.calls.size() - 1, what};
+    if (what.is_message()) return meet(latest, communicator.rank);
     auto& met = calls_[{what.group, call.sequence}];
-    met.push_back({rank, own.recording.calls.size() - 1, what});
+    met.push_back(latest);
     const auto& group = program_.groups[what.group];
     if (program_.root_leaves && what.operation == calls::Operation::broadcast &&
         group[static_cast<std::size_t>(what.root)] == rank)
@@ -154,6 +160,18 @@ class Model {
     std::size_t call;
     ModelCall what;
   };
+  /// A message ends when both have come to it, in the order of their calls.
+  void meet(const Made& made, std::uint32_t rank) {
+    const auto peer = static_cast<std::uint32_t>(made.what.root);
+    const bool is_send = made.what.operation == calls::Operation::send;
+    const auto from = is_send ? rank : peer;
+    const auto to = is_send ? peer : rank;
+    auto& open = messages_[{made.what.group, from, to}];
+    if (open.empty() || open.front().what.operation == made.what.operation) return open.push_back(made);
+    end(open.front());
+    end(made);
+    open.pop_front();
+  }
   void end(const Made& made) {
     CallRecord& call = ranks_[made.rank].recording.calls[made.call];
     if (call.state == recorder_format::State::completed) return;
@@ -175,6 +193,7 @@ class Model {
       recording.ending = is_closed ? recorder_format::Ending::well : recorder_format::Ending::none;
     }
     if (has_fault(rank, Fault::stop)) recording.writer = Writer::stopped;
+    if (has_fault(rank, Fault::kill)) recording.writer = Writer::gone;
     if (is_aborted && !has_ended) recording.writer = Writer::gone;  // it takes the others with it
     if (has_fault(rank, Fault::exit) || has_fault(rank, Fault::abort)) {
       for (const std::size_t call : own.open) recording.calls[call].state = recorder_format::State::completed;
@@ -185,7 +204,8 @@ class Model {
   const Program& program_;
   std::mt19937_64 random_;
   std::vector<Rank> ranks_;
-  std::map<std::pair<std::size_t, std::uint64_t>, std::vector<Made>> calls_;  ///< by group and number
+  std::map<std::pair<std::size_t, std::uint64_t>, std::vector<Made>> calls_;                    ///< by group and number
+  std::map<std::tuple<std::size_t, std::uint32_t, std::uint32_t>, std::deque<Made>> messages_;  ///< by group, from, to
   std::int64_t now_ns_ = 1'700'000'000'000'000'000;
 };
 
@@ -199,14 +219,12 @@ class ProgramGenerator {
     Program program;
     const bool is_grid = make_groups(program);
     const auto pattern = make_pattern(program);
-    const std::size_t rounds = 4 + below(4);
+    const std::size_t rounds = 5 + below(4);
     program.calls.resize(program.ranks);
     std::vector<std::vector<std::size_t>> starts(program.ranks);
     for (std::size_t round = 0; round < rounds; ++round) {
       for (std::uint32_t rank = 0; rank < program.ranks; ++rank) starts[rank].push_back(program.calls[rank].size());
-      for (const ModelCall& call : pattern) {
-        for (const std::uint32_t rank : program.groups[call.group]) program.calls[rank].push_back(call);
-      }
+      for (const ModelCall& call : pattern) add(program, call);
     }
     if (below(2) == 0) {
       for (auto& calls : program.calls) calls.push_back({0, calls::Operation::finalize, 0, -1});
@@ -216,9 +234,10 @@ class ProgramGenerator {
     program.fault = fault;
     program.culprit = static_cast<std::uint32_t>(below(program.ranks));
     const auto& own = starts[program.culprit];
-    // Where all ranks make the same calls in the same order, even the first round may fail; else a rank's own past must
-    // tell.
-    const std::size_t first = own[is_grid ? 0 : 2];
+    // Where all ranks make the same calls in the same order, even the first round may fail; else a rank's own past, of
+    // three rounds at least, must tell.
+    const bool has_messages = std::ranges::any_of(pattern, &ModelCall::is_message);
+    const std::size_t first = own[is_grid && !has_messages ? 0 : 3];
     const std::size_t end = own.back();
     program.at = first + below(std::max<std::size_t>(1, end - first));
     apply(program);
@@ -226,6 +245,18 @@ class ProgramGenerator {
   }
 
  private:
+  /// A message is in the pattern as its send, with the sender in `bytes`.
+  static void add(Program& program, const ModelCall& call) {
+    const auto& group = program.groups[call.group];
+    if (!call.is_message()) {
+      for (const std::uint32_t rank : group) program.calls[rank].push_back(call);
+      return;
+    }
+    const auto from = static_cast<std::size_t>(call.bytes);
+    program.calls[group[from]].push_back({call.group, calls::Operation::send, 1024, call.root});
+    program.calls[group[static_cast<std::size_t>(call.root)]].push_back(
+        {call.group, calls::Operation::recv, 1024, static_cast<std::int32_t>(from)});
+  }
   std::size_t below(std::size_t end) { return std::uniform_int_distribution<std::size_t>(0, end - 1)(random_); }
 
   bool make_groups(Program& program) {
@@ -277,7 +308,14 @@ class ProgramGenerator {
   std::vector<ModelCall> make_pattern(const Program& program) {
     std::vector<ModelCall> pattern;
     const std::size_t length = 2 + below(5);
+    const bool has_shifts = below(4) == 0;
     for (std::size_t i = 0; i < length; ++i) {
+      if (has_shifts && below(4) == 0) {  // a shift: each sends to the next, and the last to nobody
+        const std::size_t group = below(program.groups.size());
+        for (std::size_t from = 0; from + 1 < program.groups[group].size(); ++from)
+          pattern.push_back({group, calls::Operation::send, from, static_cast<std::int32_t>(from + 1)});
+        continue;
+      }
       if (rows_ == 0) {
         pattern.push_back(make_call(program, below(program.groups.size())));
         continue;
@@ -315,14 +353,18 @@ class ProgramGenerator {
         else std::swap(call, own[program.at + 1]);
         return;
       case Fault::root:
-        if (call.root < 0) program.fault = Fault::none;
+        if (call.root < 0 || call.is_message()) program.fault = Fault::none;
         else
           call.root =
               static_cast<std::int32_t>((static_cast<std::size_t>(call.root) + 1) % program.groups[call.group].size());
         return;
       case Fault::count:
-        if (call.bytes == 0) program.fault = Fault::none;
+        if (call.bytes == 0 || call.is_message()) program.fault = Fault::none;
         else call.bytes *= 2;
+        return;
+      case Fault::exception:  // MPI's programs then finalize, others exit
+        own.erase(place, own.end());
+        own.push_back({0, calls::Operation::finalize, 0, -1});
         return;
       default:
         return;

@@ -3,8 +3,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -98,6 +100,31 @@ TEST(ProcessActivity, SaysWhatAProcessWaitsFor) {
   EXPECT_EQ(describe(waits.activity([](const Activity& each) { return each.obstacle == Obstacle::file_lock; })),
             "it waits for a lock on a file");
   ::unlink(name);
+}
+
+TEST(ProcessActivity, SaysThatAProcessWaitsForDataFromASocket) {
+  const FileDescriptor listens(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* const general = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(::bind(listens.get(), general, length) + ::listen(listens.get(), 1), 0);
+  ASSERT_EQ(::getsockname(listens.get(), general, &length), 0);
+  const Child downloads([&] {
+    const FileDescriptor own(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    char byte = 0;
+    if (::connect(own.get(), general, length) == 0) static_cast<void>(::recv(own.get(), &byte, 1, 0));
+  });
+  EXPECT_EQ(describe(downloads.activity([](const Activity& each) { return each.obstacle == Obstacle::input; })),
+            "it waits for data from a socket");
+}
+
+TEST(ProcessActivity, OneThatGetsFewTurnsIsBusyAllTheSame) {
+  const Activity activity = activity_between({1000, 500, 0, 0}, {2000, 540, 0, 0, Obstacle::processor});
+  EXPECT_TRUE(activity.is_busy());
+  EXPECT_EQ(describe(activity), "it waits for a processor");
+  EXPECT_TRUE(activity_between({1000, 500, 0, 0, Obstacle::processor}, {2000, 540, 0, 0}).is_busy());
 }
 
 TEST(ProcessActivity, TotalsMayShrink) {

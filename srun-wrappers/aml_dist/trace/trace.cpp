@@ -22,6 +22,7 @@
 #include "aml_dist/trace/trace_metrics.hpp"
 #include "aml_dist/trace/trace_output.hpp"
 #include "aml_dist/trace/trace_step.hpp"
+#include "aml_dist/trace/waits_svg.hpp"
 #include "base/net/own_network.hpp"
 #include "base/os/environment.hpp"
 #include "base/text/text.hpp"
@@ -130,6 +131,10 @@ int show(const TraceOptions& options) {
   for (const std::string& problem : step.problems) std::fprintf(stderr, "aml-dist: %s\n", problem.c_str());
   if (!options.svg.empty()) {
     const auto written = write_file(options.svg, draw_timeline(step, options.last));
+    if (!written) return fail(written.error());
+  }
+  if (!options.waits_svg.empty()) {
+    const auto written = write_file(options.waits_svg, draw_waits(step));
     if (!written) return fail(written.error());
   }
   if (!options.export_folder.empty()) {

@@ -15,6 +15,7 @@ struct TraceOptions {
   bool json = false;
   std::string format = "text";  ///< or "json", "openmetrics"; json is the same as the second
   std::string svg;              ///< --svg FILE: the timeline as a picture, beside what is printed
+  std::string waits_svg;        ///< --waits-svg FILE: who waits for whom
   bool stacks = false;          ///< after the table, the stack of each process; of a live step merged
   bool states = false;          ///< what a live view asks each node for
   unsigned watch = 0;           ///< --watch SECONDS: again and again; 0: once

@@ -49,6 +49,8 @@ Command add_trace(CLI::App& app) {
       ->check(CLI::Range(1U, 3600U))
       ->type_name("SECONDS");
   command->add_option("--svg", options.svg, "Draw the timeline into this file too")->type_name("FILE");
+  command->add_option("--waits-svg", options.waits_svg, "Draw who waits for whom into this file too")
+      ->type_name("FILE");
   CLI::Option* const json = command->add_flag(
       "--json", options.json, "An object with stalls, recorders and their calls; without a step, with steps");
   json->excludes(stacks);

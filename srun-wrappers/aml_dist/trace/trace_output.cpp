@@ -9,6 +9,7 @@
 #include "aml_dist/common/table.hpp"
 #include "base/text/text.hpp"
 #include "trace/diagnosis/straggler.hpp"
+#include "trace/diagnosis/unreceived.hpp"
 #include "trace/diagnosis/waits.hpp"
 
 namespace amldist::tools {
@@ -81,6 +82,17 @@ std::string stall_lines(const TracedStep& step) {
   return out;
 }
 
+std::string unreceived_lines(const TracedStep& step) {
+  constexpr std::size_t most_shown = 8;
+  const auto all = trace::find_unreceived(step.recordings);
+  std::string out;
+  for (std::size_t i = 0; i < std::min(all.size(), most_shown); ++i)
+    out += concat({"not received: ", trace::describe(all[i]), "\n"});
+  if (all.size() > most_shown)
+    out += concat({"not received: and ", std::to_string(all.size() - most_shown), " more\n"});
+  return out;
+}
+
 ordered_json object_of(const CallRecord& call) {
   return {{"sequence", call.sequence},
           {"operation", trace::name_of(call)},
@@ -88,6 +100,7 @@ ordered_json object_of(const CallRecord& call) {
           {"redop", calls::to_string(call.reduction)},
           {"bytes", call.bytes},
           {"peer", call.peer},
+          {"tag", call.tag},
           {"communicator", call.communicator},
           {"state", word_of(call.state)},
           {"status", call.status},
@@ -151,6 +164,13 @@ ordered_json object_of(const trace::HangDiagnosis& hang, const TracedStep& step)
           {"ranks", std::move(ranks)}};
 }
 
+ordered_json unreceived_of(const TracedStep& step) {
+  ordered_json all = ordered_json::array();
+  for (const auto& each : trace::find_unreceived(step.recordings))
+    all.push_back({{"from", each.from}, {"to", each.to}, {"tag", each.tag}, {"count", each.count}});
+  return all;
+}
+
 ordered_json object_of(const trace::StepWaits& waits, std::span<const Recording> recordings) {
   ordered_json ranks = ordered_json::array();
   for (const auto& each : waits.ranks) {
@@ -195,6 +215,7 @@ std::string to_table(const TracedStep& step) {
   std::string out = concat({head_of(step), "\n", format_table(rows)});
   if (step.hang || !step.stalls.empty()) out += "\n";
   out += stall_lines(step);
+  if (step.hang || !step.stalls.empty()) out += unreceived_lines(step);
   const auto waits = trace::find_waits(step.recordings);
   if (const auto straggler = trace::name_straggler(step.recordings, waits))
     out += concat({step.stalls.empty() ? "\n" : "", "straggler: ", straggler->sentence, "\n"});
@@ -216,6 +237,7 @@ std::string to_json(const TracedStep& step, std::size_t last) {
                             {"now_ns", step.now_ns},
                             {"stalls", std::move(stalls)},
                             {"hang", step.hang ? object_of(*step.hang, step) : ordered_json()},
+                            {"unreceived", unreceived_of(step)},
                             {"waits", object_of(trace::find_waits(step.recordings), step.recordings)},
                             {"recorders", std::move(recorders)},
                             {"problems", step.problems}};

@@ -18,7 +18,6 @@ from conftest import PLUGIN
 from hang_sentences import LEFT, OWN, SENTENCES, hang_lines
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
-LIBRARIES = pathlib.Path(os.environ.get("AMLDIST_TRACE_LIBRARIES", BUILD / "lib/aml-dist"))
 TRIALS = int(os.environ.get("AMLDIST_HANG_TRIALS", "1"))
 HEALTHY = int(os.environ.get("AMLDIST_HANG_HEALTHY", "1"))
 SEED = int(os.environ.get("AMLDIST_HANG_SEED", time.strftime("%Y%m%d")))
@@ -30,24 +29,17 @@ STEP = "env OMPI_MCA_mpi_yield_when_idle=1 srun --mpi=pmix -w node[1-2] -N2 -n4 
 
 
 @pytest.fixture(scope="module")
-def program(cluster):
+def program(cluster, traced_libraries):
     """The command; the plugin knows where the libraries are."""
-    if cluster.run("command -v mpicc").status != 0 or not (LIBRARIES / "libamldist-mpitrace-preload.so").is_file():
-        pytest.skip("no mpicc, or the libraries that record were not built")
     folder = pathlib.Path(f"/var/tmp/aml-dist-hang-{os.getpid()}")
-    libraries = folder / "lib"
-    libraries.mkdir(parents=True)
-    for each in LIBRARIES.glob("libamldist-mpitrace-*.so"):
-        shutil.copy(each, libraries)
+    folder.mkdir()
     # With the MPI beside the Slurm under test: Open MPI 4 has other names for MPI 4's calls than Open MPI 5.
     for source in ("mpi_faults.c", "idle_yield.c"):
         shutil.copy(HERE / source, folder)
     built = cluster.run(f"cd {folder} && mpicc -O1 -rdynamic -o mpi_faults mpi_faults.c idle_yield.c", timeout=60)
     assert built.status == 0, str(built)
     subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
-    assert cluster.devcluster("plugin", PLUGIN, f"trace_libraries={libraries}").status == 0
     yield str(folder / "mpi_faults")
-    assert cluster.devcluster("plugin", PLUGIN).status == 0
     shutil.rmtree(folder)
 
 
@@ -298,13 +290,12 @@ def test_what_an_outer_step_left_is_removed(cluster, pmix, program):
     assert done.out.splitlines() == ["libm.so.6"] * 4, done
 
 
-def test_a_container_without_the_library_is_said(cluster, pmix, program):
+def test_a_container_without_the_library_is_said(cluster, pmix, traced_libraries):
     assert cluster.devcluster("plugin", PLUGIN, "trace_libraries=/nowhere").status == 0
     done = cluster.run(f"{STEP} --aml-dist=mpi,trace bash -c 'echo runs $LD_PRELOAD'")
     assert done.out.split() == ["runs"] * 4, done
     assert done.err.count("MPI calls are not recorded, because there is no /nowhere/") == 1, done
-    libraries = pathlib.Path(program).parent / "lib"
-    assert cluster.devcluster("plugin", PLUGIN, f"trace_libraries={libraries}").status == 0
+    assert cluster.devcluster("plugin", PLUGIN, f"trace_libraries={traced_libraries}").status == 0
 
 
 def compiled(source: str, folder: pathlib.Path, *options: str) -> pathlib.Path:
