@@ -96,14 +96,16 @@ def test_two_users_and_two_steps_share_a_node(steps, new):
 
 def test_strangers_do_not_get_in(steps, new):
     """Another user's driver on the same node has the address but not the token; with the token it would get in."""
-    running = Running(steps, new, WAITS.replace("str(os.getpid())", "os.environ['RAY_ADDRESS'] + ' ' + os.environ['RAY_AUTH_TOKEN']")
-                      .replace("time.sleep(600)", "time.sleep(150)"), user="alice", shape="-N1 -n1 -c1 -w node1")
+    running = Running(steps, new, WAITS.replace("str(os.getpid())", "os.environ['RAY_ADDRESS'] + ' ' + os.environ['RAY_AUTH_TOKEN']"),
+                      user="alice", shape="-N1 -n1 -c1 -w node1")
     address, token = running.up.read_text().split()
     stranger = steps.driver(f"import ray\ntry:\n    ray.init('{address}', log_to_driver=False)\n    print('in')\n"
                             "except BaseException as e:\n    print('out', type(e).__name__)\n", "stranger.py")
     for with_token, expected in [({}, "out"), ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}, "in")]:
-        done = steps.cluster.run(f"cd /tmp && HOME=/tmp timeout 60 {stranger}", user="root" if with_token else "bob", on="node1",
-                                 env={"PATH": f"{new}:{DEBIAN}", **with_token}, timeout=90)
+        done = steps.cluster.run(f"cd /tmp && HOME=/tmp timeout 120 {stranger}", user="alice" if with_token else "bob", on="node1",
+                                 env={"PATH": f"{new}:{DEBIAN}", **with_token}, timeout=150)
+        looked = steps.cluster.run("ls /tmp/aml-ray-*", user="bob", on="node1")
+        assert "Permission denied" in looked.err and not looked.out, str(looked)
         assert done.out.split()[:1] == [expected] or (expected == "out" and done.status == 124), str(done)
     running.signal("TERM", "node1", "waits.py")
     running.end()
