@@ -99,7 +99,7 @@ class Running:
         self.thread.start()
         wait_until(lambda: self.done is not None or (self.up.exists() and self.up.read_text()), SLOW)
         assert self.up.exists(), str(self.done)
-        self.driver = int(self.up.read_text())
+        self.driver = self.up.read_text()  # its process; or what else it wrote
 
     def signal(self, name: str, where: str, pattern: str) -> None:
         """To the oldest process whose command line matches."""

@@ -96,14 +96,16 @@ def test_two_users_and_two_steps_share_a_node(steps, new):
 
 def test_strangers_do_not_get_in(steps, new):
     """Another user's driver on the same node has the address but not the token; with the token it would get in."""
-    running = Running(steps, new, WAITS.replace("str(os.getpid())", "os.environ['RAY_ADDRESS'] + ' ' + os.environ['RAY_AUTH_TOKEN']")
-                      .replace("time.sleep(600)", "time.sleep(150)"), user="alice", shape="-N1 -n1 -c1 -w node1")
+    running = Running(steps, new, WAITS.replace("str(os.getpid())", "os.environ['RAY_ADDRESS'] + ' ' + os.environ['RAY_AUTH_TOKEN']"),
+                      user="alice", shape="-N1 -n1 -c1 -w node1")
     address, token = running.up.read_text().split()
     stranger = steps.driver(f"import ray\ntry:\n    ray.init('{address}', log_to_driver=False)\n    print('in')\n"
                             "except BaseException as e:\n    print('out', type(e).__name__)\n", "stranger.py")
     for with_token, expected in [({}, "out"), ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}, "in")]:
-        done = steps.cluster.run(f"cd /tmp && HOME=/tmp timeout 60 {stranger}", user="root" if with_token else "bob", on="node1",
-                                 env={"PATH": f"{new}:{DEBIAN}", **with_token}, timeout=90)
+        done = steps.cluster.run(f"cd /tmp && HOME=/tmp timeout 120 {stranger}", user="alice" if with_token else "bob", on="node1",
+                                 env={"PATH": f"{new}:{DEBIAN}", **with_token}, timeout=150)
+        looked = steps.cluster.run("ls /tmp/aml-ray-*", user="bob", on="node1")
+        assert "Permission denied" in looked.err and not looked.out, str(looked)
         assert done.out.split()[:1] == [expected] or (expected == "out" and done.status == 124), str(done)
     running.signal("TERM", "node1", "waits.py")
     running.end()
@@ -126,9 +128,11 @@ def test_a_job_file_of_azure(steps, new, cluster):
 
 @pytest.mark.parametrize("backend", ["gloo", "amldist"])
 def test_train_trains_on_all_nodes(steps, new, backend):
-    done = subprocess.run([new / "python", "-c", "import torch"], capture_output=True, check=False)
+    done = subprocess.run([new / "python", "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         pytest.skip("no PyTorch beside Ray: run tests/frameworks/install --rays with Debian's python3-torch")
+    if backend == "amldist" and tuple(int(each) for each in done.stdout.split(".")[:2]) < (2, 6):
+        pytest.skip(f"PyTorch {done.stdout.strip()} is too old for amldist: install a newer one in {new.parent}")
     library = pathlib.Path(os.environ.get("AMLDIST_LIBRARY", ROOT / "build-development/lib/libamldist.so"))
     mine = {"PYTHONPATH": f"{ROOT}/libdist/api/python", "AMLDIST_LIBRARY": str(readable_copy(library)), "OMP_NUM_THREADS": "1"}
     done = steps.run(new, f"python {EXAMPLE} --train {backend} --points 4000", env=mine)
@@ -178,7 +182,7 @@ def test_a_job_array_and_two_steps_of_a_job(steps, new, cluster):
     assert len(set(re.findall(r" at (10\.\S+):", "".join(texts)))) == 4, texts
 
 
-def test_keep_starts_it_again_without_the_lost_node(steps, new, cluster):
+def test_keep_starts_it_again(steps, new, cluster):
     driver = steps.driver("import os, pathlib\n" + HELLO + "up = pathlib.Path(__file__).with_name('again')\n"
                           "if os.environ['AMLDIST_RESTART'] == '0':\n    up.write_text('up')\n    __import__('time').sleep(600)\n")
     (steps.folder / "again").unlink(missing_ok=True)
@@ -190,4 +194,4 @@ def test_keep_starts_it_again_without_the_lost_node(steps, new, cluster):
     assert cluster.run("pkill -KILL -o -f raylet/raylet", on="node2").status == 0
     wait_until(lambda: not cluster.run(f"squeue -h -j {job}").out.strip(), SLOW)
     text = out.read_text()
-    assert text.count("driver: [") == 2 and "keep: start 2 on" in text, text
+    assert text.count("driver: [") == 2 and "keep: start 1 on node1, node2" in text, text
