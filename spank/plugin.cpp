@@ -220,6 +220,7 @@ void start(spank_t spank, const Arguments& arguments) {
 /// Always 0: an error here would drain the node. It is stored, and task_init reports it.
 int plan_in_slurmstepd(spank_t spank) noexcept {
   return guarded_in<StepdSession>(0, [spank](StepdSession& state) {
+    if (broken()) return 0;  // task_init says so
     const Handle handle(spank);
     for (const char* const name : {option_variable, sent_option_variable}) {
       state.request.take_variable(name, handle.variable(name));

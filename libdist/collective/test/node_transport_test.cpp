@@ -383,7 +383,7 @@ TEST_F(FetchedMessageTest, ABadBufferIsTheSendersError) {
   EXPECT_EQ(error_of(first), "none");
   post(second, Direction::receive, first, got, receiving);
   EXPECT_EQ(error_of(second),
-            "rank 2 (node7) gave a buffer to send of which 100000 bytes are not its memory, or the kernel shows them "
+            "rank 2 on node7 gave a buffer to send of which 100000 bytes are not its memory, or the kernel shows them "
             "to no other process (Bad address): for the latter set AMLDIST_SINGLE_COPY=off");
 }
 

@@ -132,7 +132,7 @@ TEST_F(FetchTest, TakesTheBlockFromTheRootsBuffer) {
 }
 
 TEST_F(FetchTest, NamesWhoseBufferIsNoMemory) {
-  EXPECT_EQ(scatter(8), "rank 1 (node7) gave a buffer to send of which " + std::to_string(block) +
+  EXPECT_EQ(scatter(8), "rank 1 on node7 gave a buffer to send of which " + std::to_string(block) +
                             " bytes are not its memory, or the kernel shows them to no other process (Bad address): "
                             "for the latter set AMLDIST_SINGLE_COPY=off");
 }

@@ -190,9 +190,12 @@ static bool is_about(const char* text, const char* kind) {
   return strlen(text) > HEAD && strncmp(text + HEAD, kind, strlen(kind)) == 0;
 }
 
+bool machine_srun_is_silent;
+
 /* srun answers two things at once: that it has heard of a task's end, and that all nodes have reported. */
 static void answer_as_srun(const char* text, const char* datagram) {
   const bool reports = is_about(text, "here;");
+  if (machine_srun_is_silent && !reports) return;
   if (!reports && !is_about(text, "ended;") && !is_about(text, "failed;") && !is_about(text, "refused;")) return;
   char* const words = text_format("%.*s%s", (int)HEAD, text, reports ? "start" : "heard");
   char* const stamp = text_format("%.33s", datagram + strlen("aml-dist;2;"));

@@ -35,6 +35,9 @@ extern const char* machine_channel;
 void machine_deliver(const char* datagram);
 void machine_cut_off(void);
 
+/* Whether srun confirms no end of a task: then a node that refuses the step ends it by itself. */
+extern bool machine_srun_is_silent;
+
 /* Whether the file system on which users keep their flight recorders does not answer: a process that opens one waits
  * until it is killed, and for a process that waits for it time passes at once. */
 extern bool machine_recorders_hang;

@@ -119,6 +119,8 @@ class [[nodiscard]] Expected {
 [[nodiscard]] inline std::string_view version() noexcept { return amldist_version(); }
 /// Whether this process has heard that it should stop; others may not have heard yet.
 [[nodiscard]] inline bool stop_requested() noexcept { return amldist_stop_requested() != 0; }
+/// From now on srun says with which assertion or exception this process ended; false outside of a step of aml-dist.
+inline bool report_faults() noexcept { return amldist_report_faults(0, -1) != 0; }
 
 /// The identity of this process in its step, without a communicator.
 [[nodiscard]] inline Expected<amldist_identity> get_identity() {
