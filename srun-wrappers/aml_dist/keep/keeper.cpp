@@ -227,6 +227,8 @@ class Keeper {
     }
     take_out(deaf);
     const NodeHealth health = check_nodes(fine, options_.health, folder_);
+    // A slurmctld that did not answer, or has just come back, may take an ended step for one that runs.
+    overlaps_ = overlaps_ || !health.silent.empty();
     if (!health.silent.empty())
       say(concat({"the check of ", names_of(health.silent), " has not answered: used all the same"}));
     out.insert(health.sick.begin(), health.sick.end());
