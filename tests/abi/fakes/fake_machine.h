@@ -35,7 +35,7 @@ extern const char* machine_channel;
 void machine_deliver(const char* datagram);
 void machine_cut_off(void);
 
-/* Whether srun confirms no end of a task: then a node that refuses the step ends it by itself. */
+/* Whether srun confirms no end of a task, and none is noted: then a node that refuses the step ends it by itself. */
 extern bool machine_srun_is_silent;
 
 /* Whether the file system on which users keep their flight recorders does not answer: a process that opens one waits
