@@ -29,7 +29,7 @@ ELSEWHERE = [
     (r"apt-get (update|install .*)", "tests/installation/test_installation.py::test_installing_makes_it_active"),
     (r"(install -m|mv /opt).*", "tests/cluster/faults/test_faults.py::test_the_plugins_file_is_replaced_while_a_step_runs"),
     (r"contrib/devcluster/devcluster .*", "contrib/devcluster/selftest"),
-    (r"tests/fuzz/run .*", "tests/run"),
+    (r"tests/soak/fuzz", "tests/fuzz/run"),  # for hours, the same targets
     (r"sbatch .*(train|trainer|deepspeed|accelerate|ranks|two_steps|array|resume)\w*\.sbatch.*", "tests/frameworks/test_examples.py"),
     (r"cp -r contrib/examples .*|cat train_ddp-\*\.out", "tests/frameworks/test_examples.py::check_ddp"),
     (r"PROCESSES=4 sbatch train_launch.sbatch", "tests/frameworks/test_examples.py::DDP"),
