@@ -72,6 +72,8 @@ def compiled() -> list[str]:
         subprocess.run(["cmake", FOLDER], check=True, capture_output=True)
     database = FOLDER / "compile_commands.json"
     commands = once_each(json.loads(database.read_text()))
+    for command in commands:  # gcc's own options, which clang does not know
+        command["command"] = re.sub(r"\s-mmemset-strategy=\S+|\s-mmemcpy-strategy=\S+|\s--param=\S+", "", command["command"])
     database.write_text(json.dumps(commands, indent=1))
     files = {pathlib.Path(command["directory"], command["file"]).resolve() for command in commands}
     names = {file.relative_to(ROOT).as_posix() for file in files if file.is_relative_to(ROOT) and not file.is_relative_to(FOLDER)}

@@ -106,13 +106,6 @@ struct SiblingPorts {
   }
 };
 
-bool is_enslaved(const NodeFacts& node, const DeviceFacts& device) {
-  return std::ranges::any_of(device.netdevs, [&node](const std::string& name) {
-    const auto found = node.netdevs.find(name);
-    return found != node.netdevs.end() && !found->second.master.empty();
-  });
-}
-
 /// The result for a node whose Ethernet could do RoCE although no setting says that it should: no port has an address
 /// of its own, as under a virtual switch or a bridge. If RoCE is required, that is a fault.
 bool is_plain_ethernet(const PortFacts& port, const SiblingPorts& siblings, const CheckRequest& request) {
@@ -237,6 +230,12 @@ PortChoice choose_ports(const NodeFacts& node, const CheckRequest& request) {
 
 std::vector<JudgedPort> judged_ports(const NodeFacts& node, const CheckRequest& request) {
   return choose_ports(node, request).judged;
+}
+
+std::vector<JudgedPort> active_ports(const NodeFacts& node, const CheckRequest& request) {
+  auto ports = judged_ports(node, request);
+  std::erase_if(ports, [](const JudgedPort& each) { return !each.port->is_active(); });
+  return ports;
 }
 
 std::vector<const DeviceFacts*> counted_devices(const NodeFacts& node, const CheckRequest& request) {

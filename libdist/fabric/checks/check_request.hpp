@@ -55,6 +55,8 @@ struct PortChoice {
 /// layer is judged.
 [[nodiscard]] PortChoice choose_ports(const NodeFacts& node, const CheckRequest& request);
 [[nodiscard]] std::vector<JudgedPort> judged_ports(const NodeFacts& node, const CheckRequest& request);
+/// Those of them that are active.
+[[nodiscard]] std::vector<JudgedPort> active_ports(const NodeFacts& node, const CheckRequest& request);
 
 /// The devices that count for the SKU's devices=: those of its fabric, within its hca=, whatever the user has selected.
 [[nodiscard]] std::vector<const DeviceFacts*> counted_devices(const NodeFacts& node, const CheckRequest& request);

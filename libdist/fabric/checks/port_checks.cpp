@@ -92,12 +92,6 @@ Finding judge_rate(const JudgedPort& each, const RateExpectation& expected) {
   return {Verdict::pass, evidence, ""};
 }
 
-std::vector<JudgedPort> active_ports(const NodeFacts& node, const CheckRequest& request) {
-  auto ports = judged_ports(node, request);
-  std::erase_if(ports, [](const JudgedPort& each) { return !each.port->is_active(); });
-  return ports;
-}
-
 std::vector<JudgedPort> infiniband_ports(const NodeFacts& node, const CheckRequest& request) {
   auto ports = judged_ports(node, request);
   std::erase_if(ports, [](const JudgedPort& each) { return each.port->layer() != LinkLayer::infiniband; });

@@ -148,12 +148,6 @@ void compare(const std::vector<Member>& members, const SharedAttribute& attribut
   }
 }
 
-std::vector<JudgedPort> active_ports(const NodeFacts& node, const CheckRequest& request) {
-  auto ports = judged_ports(node, request);
-  std::erase_if(ports, [](const JudgedPort& each) { return !each.port->is_active(); });
-  return ports;
-}
-
 /// The first 64 bits of a port's GID: InfiniBand's subnet.
 std::string subnet_of(const PortFacts& port) {
   const bool known = port.layer() == LinkLayer::infiniband && !port.gids.empty();
@@ -206,13 +200,6 @@ class Unique {
   std::string_view remedy_;
   std::map<std::string, JudgedPort> seen_;
 };
-
-bool is_enslaved(const NodeFacts& node, const DeviceFacts& device) {
-  return std::ranges::any_of(device.netdevs, [&node](const std::string& name) {
-    const auto found = node.netdevs.find(name);
-    return found != node.netdevs.end() && !found->second.master.empty();
-  });
-}
 
 bool is_all_zero(std::string_view guid) { return guid.find_first_not_of("0:") == std::string_view::npos; }
 

@@ -50,6 +50,13 @@ bool is_erdma(const DeviceFacts& device) {
   return device.pci.vendor.text == alibaba || device.name.starts_with("erdma_");
 }
 
+bool is_enslaved(const NodeFacts& node, const DeviceFacts& device) {
+  return std::ranges::any_of(device.netdevs, [&node](const std::string& name) {
+    const auto found = node.netdevs.find(name);
+    return found != node.netdevs.end() && !found->second.master.empty();
+  });
+}
+
 bool has_layer(const DeviceFacts& device, LinkLayer layer) noexcept {
   return std::ranges::any_of(
       device.ports, [layer](const PortFacts& port) { return port.link_layer.present() && port.layer() == layer; });

@@ -31,6 +31,9 @@ enum class DeviceRole {
 /// Whether a port has a GID that can be routed: neither zero nor link-local (fe80::/64, 169.254.0.0/16).
 [[nodiscard]] bool has_routable_gid(const PortFacts& port) noexcept;
 
+/// Whether an interface of the device belongs to another one, such as a bond or a bridge.
+[[nodiscard]] bool is_enslaved(const NodeFacts& node, const DeviceFacts& device);
+
 /// Whether a device has a port of the layer.
 [[nodiscard]] bool has_layer(const DeviceFacts& device, LinkLayer layer) noexcept;
 

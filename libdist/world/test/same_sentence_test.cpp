@@ -106,17 +106,17 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Fact{"late",
              [](Ranks& ranks) {
-               for (const std::size_t each : {0, 1, 2}) ranks[each].enter(call(Operation::allreduce, 2));
+               for (const std::size_t each : {0U, 1U, 2U}) ranks[each].enter(call(Operation::allreduce, 2));
              },
              "allreduce #2 (1024 float32, 4 KiB): rank 3 (local 1) on node2 has not called it; 3 ranks wait"},
         Fact{"dead",
              [](Ranks& ranks) {
-               for (const std::size_t each : {0, 1, 2}) ranks[each].enter(call(Operation::allreduce, 2));
+               for (const std::size_t each : {0U, 1U, 2U}) ranks[each].enter(call(Operation::allreduce, 2));
              },
              "allreduce #2 (1024 float32, 4 KiB): rank 3 (local 1) on node2 is dead after barrier #1; 3 ranks wait", 3},
         Fact{"other_call",
              [](Ranks& ranks) {
-               for (const std::size_t each : {0, 1, 3}) ranks[each].enter(call(Operation::allreduce, 2));
+               for (const std::size_t each : {0U, 1U, 3U}) ranks[each].enter(call(Operation::allreduce, 2));
                ranks[2].enter(call(Operation::broadcast, 2));
              },
              "allreduce #2 (1024 float32, 4 KiB): rank 2 (local 0) on node2 called broadcast #2 (1024 float32, 4 KiB) "
