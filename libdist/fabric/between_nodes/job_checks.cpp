@@ -104,7 +104,7 @@ void find_shared_identities(const std::vector<NodeSummary>& nodes, std::vector<D
       if (is_new || first->second == &node || first->second->traits.find("identities")->second == own->second) continue;
       differences.push_back(
           {"ib.gid",
-           {Verdict::fail,
+           {Verdict::warn,
             concat({first->second->host, " and ", node.host, " have the same address ", printable(each, 48)}),
             "give each port of the cluster a GUID and an address of its own"}});
     }

@@ -17,7 +17,7 @@ trap 'echo "signal $(date +%s.%N) $SLURM_PROCID"' USR1
 echo "file $AMLDIST_STOP_FILE signal ${AMLDIST_STOP_SIGNAL-none}"
 until [ -e "$AMLDIST_STOP_FILE" ]; do sleep 0.02; done
 echo "stopped $(date +%s.%N) $SLURM_PROCID"
-sleep 1
+for ((i = 0; i < 50; ++i)); do sleep 0.02; done  # a signal that comes just before a sleep is handled after it
 exit 0  # whatever the signal did to sleep
 """
 # A program with the library: ranks step together, and say after which step they stop.
