@@ -228,7 +228,8 @@ class Keeper {
     take_out(deaf);
     const NodeHealth health = check_nodes(fine, options_.health, folder_);
     // A slurmctld that did not answer, or has just come back, may take an ended step for one that runs.
-    overlaps_ = overlaps_ || !health.silent.empty();
+    checks_were_silent_ = !health.silent.empty();
+    overlaps_ = overlaps_ || checks_were_silent_;
     if (!health.silent.empty())
       say(concat({"the check of ", names_of(health.silent), " has not answered: used all the same"}));
     out.insert(health.sick.begin(), health.sick.end());
@@ -382,8 +383,10 @@ class Keeper {
     const std::string status = concat({"srun ended with status ", std::to_string(start.status)});
     start.failure = status;
     if (start.status == 0) start.cause = Cause::done;
-    else if (line_.has_kind() && start.ran < at_once) start.cause = Cause::refused;
-    start.evidence = start.cause == Cause::refused ? concat({status, " and started no step"}) : status;
+    const bool is_refused = line_.has_kind() && start.ran < at_once;
+    // A slurmctld that has just come back refuses what it grants soon after.
+    if (start.status != 0 && is_refused && !checks_were_silent_) start.cause = Cause::refused;
+    start.evidence = start.status != 0 && is_refused ? concat({status, " and started no step"}) : status;
   }
 
   /// Without a verdict, or where the failed rank's node is down or drained, Slurm's word about the nodes counts.
@@ -511,6 +514,7 @@ class Keeper {
   std::uint32_t wanted_ = 0;
   std::optional<std::uint32_t> stop_before_;  ///< seconds of stop=, under --requeue-at-limit
   bool overlaps_ = false;
+  bool checks_were_silent_ = false;  ///< Slurm did not start the last check, or it did not end
   bool was_cancelled_ = false;
   bool is_requeued_ = false;
 };
