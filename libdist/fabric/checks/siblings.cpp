@@ -88,8 +88,8 @@ std::string pci_device(const NodeFacts& /*node*/, const JudgedPort& each) {
 
 struct PortAttribute {
   SharedAttribute shared;
-  Verdict severity;
-  std::string (*value)(const NodeFacts&, const JudgedPort&);
+  Verdict severity = Verdict::warn;
+  std::string (*value)(const NodeFacts&, const JudgedPort&) = nullptr;
 };
 constexpr std::array<PortAttribute, 9> port_attributes = {{
     {{"ib.pkey", "", "P_Keys", "ask the administrator of the subnet manager for the same partitions on all ports"},
@@ -163,6 +163,7 @@ std::vector<std::vector<JudgedPort>> families_of(const std::vector<JudgedPort>& 
   std::map<std::string, std::vector<JudgedPort>> families;
   for (const JudgedPort& each : ports) families[family_of(each)].push_back(each);
   std::vector<std::vector<JudgedPort>> out;
+  out.reserve(families.size());
   for (auto& [key, family] : families) out.push_back(std::move(family));
   return out;
 }
@@ -172,6 +173,7 @@ void compare_ports(const NodeFacts& node, const CheckRequest& request, std::vect
   for (const auto& family : families_of(active_ports(node, request))) {
     for (const PortAttribute& attribute : port_attributes) {
       std::vector<Member> members;
+      members.reserve(family.size());
       for (const JudgedPort& each : family) members.push_back({each.name().to_string(), attribute.value(node, each)});
       compare(members, attribute.shared, is_required ? attribute.severity : Verdict::warn, out);
     }
@@ -241,7 +243,7 @@ std::string gpu_driver(const GpuFacts& gpu) { return gpu.driver.empty() ? "none"
 
 struct GpuAttribute {
   SharedAttribute shared;
-  std::string (*value)(const GpuFacts&);
+  std::string (*value)(const GpuFacts&) = nullptr;
 };
 constexpr std::array<GpuAttribute, 3> gpu_attributes = {{
     {{"host.pci", "", "PCIe limit", "move the GPU to a slot like those of the others"}, gpu_width},

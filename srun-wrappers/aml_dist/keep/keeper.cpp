@@ -42,7 +42,7 @@ constexpr int shells_offset = 128;
 
 void say(const std::string& sentence) { commands::say(concat({"keep: ", sentence})); }
 
-Error refusal(std::string sentence) { return {Errc::invalid_argument, concat({"keep: ", sentence})}; }
+Error refusal(const std::string& sentence) { return {Errc::invalid_argument, concat({"keep: ", sentence})}; }
 
 std::int64_t now_s() { return calendar_ns() / 1'000'000'000; }
 
@@ -144,9 +144,11 @@ class Keeper {
     }
     state_.batch_host = own_variable("SLURMD_NODENAME").value_or("");
     state_.runs = true;
-    if (auto status = save(); !status && (options_.limits.requeue || options_.limits.requeue_at_limit))
+    const auto status = save();
+    if (status) return {};
+    if (options_.limits.requeue || options_.limits.requeue_at_limit)
       return Error{Errc::unavailable, concat({"keep: ", status.error().message, ": --requeue needs it"})};
-    else if (!status) say(concat({status.error().message, ": after a requeue the budget would begin anew"}));
+    say(concat({status.error().message, ": after a requeue the budget would begin anew"}));
     return {};
   }
 
