@@ -5,9 +5,8 @@
 //   if (auto status = world.allreduce(std::span(gradients), amldist::Op::avg); !status) die(status.message());
 //
 // Buffers are spans; the element type follows from them. Every function that can fail returns an Expected or a Status,
-// which the compiler does not let you ignore. Units, shapes, thread safety and errors are those of amldist.h. Spans
-// that do not fit together are refused with AMLDIST_EINVAL before anything is sent. Every function of amldist.h is
-// reachable from here or from reducer.hpp. Since 0.1.
+// which the compiler does not let you ignore. All else is as amldist.h says, each function of which is reachable from
+// here or from reducer.hpp. Spans that do not fit together are refused before anything is sent. Since 0.1.
 #pragma once
 
 #include <chrono>
@@ -26,8 +25,7 @@
 
 namespace amldist {
 
-/// Bits of the two half-precision types, for buffers; no arithmetic.
-enum class Float16 : std::uint16_t {};
+enum class Float16 : std::uint16_t {};  ///< Bits for buffers, without arithmetic.
 enum class Bfloat16 : std::uint16_t {};
 
 /// The element type of a buffer of T.
