@@ -49,7 +49,7 @@ class UserCopy {
   [[nodiscard]] pid_t id() const noexcept { return child_.id(); }
   /// Becomes readable when it has answered or ended.
   [[nodiscard]] int descriptor() const noexcept { return answer_.get(); }
-  /// nullopt: there is none by then.
+  /// nullopt if no answer has come by then.
   [[nodiscard]] std::optional<std::string> answer(Clock::time_point deadline) const;
 
  private:

@@ -171,8 +171,8 @@ bool names_rdma_only(const NodeFacts& node, const UcxSelection& selection) {
   });
 }
 
-/// UCX's choice concerns UCX: many recipes keep it on TCP beside NCCL on InfiniBand, which is a warning at most. One
-/// that leaves it no device is none of these.
+/// UCX's choice concerns UCX: many recipes keep it on TCP beside NCCL on InfiniBand, which is a warning at most. A
+/// choice that leaves UCX no device is a mistake.
 void judge_ucx_selection(const NodeFacts& node, const CheckRequest& request, std::vector<Finding>& findings) {
   const auto requested = request.environment("UCX_NET_DEVICES");
   if (!requested || requested->empty()) return;

@@ -56,7 +56,7 @@ struct StepShape {
 [[nodiscard]] std::optional<LauncherCommand> find_launcher(std::string_view shell_line);
 
 /// The file that such a command runs, which may be a script for a shell: "job.sh" of `bash job.sh` and of `env A=b
-/// ./job.sh`; empty: there is none.
+/// ./job.sh`. Empty if it runs no file.
 [[nodiscard]] std::string script_of(std::span<const std::string> words);
 
 /// The launcher in the text of a file, if it is a script for a shell.

@@ -87,7 +87,7 @@ struct Place {
   std::string_view function;
 };
 
-/// A folder below another that only this user may use; -1: there is none.
+/// A folder below another that only this user may use; -1 if there is no such folder.
 int own_folder(int in, const char* name) noexcept {
   static_cast<void>(::mkdirat(in, name, 0700));
   const int folder = ::openat(in, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

@@ -8,7 +8,7 @@ namespace amldist::step {
 /// From now on SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT, and std::terminate() of the process's C++ library, leave a
 /// note before what was installed for them takes place. Ignored signals stay ignored. Later calls look again for a C++
 /// library. `traceback_signal`: raised in the thread that fails; its handler writes Python's traceback into the open
-/// file `traceback_file`; 0: there is none. False outside of a step of aml-dist, where nothing is installed.
+/// file `traceback_file`; 0 if there is no such signal. Returns false outside a step of aml-dist, and installs nothing.
 bool note_faults(int traceback_signal, int traceback_file) noexcept;
 
 }  // namespace amldist::step

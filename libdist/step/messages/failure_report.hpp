@@ -104,8 +104,8 @@ class FirstFailure {
   [[nodiscard]] const std::string& refusing_node() const noexcept { return refused_by_; }
   [[nodiscard]] bool is_refused() const noexcept { return !refused_by_.empty(); }
 
-  /// Of a step that Slurm ended: what the first rank that ran out of memory, or lost a process, told of it: "rank 5
-  /// (local 1) on node3: the kernel killed its process ...". Empty: no rank has.
+  /// For a step that Slurm ended: the report of the first rank that ran out of memory or lost a process: "rank 5
+  /// (local 1) on node3: the kernel killed its process ...". Empty if no rank reported that.
   [[nodiscard]] const std::string& memory_note() const noexcept { return memory_note_; }
 
   /// The same as a record without step and time. Only valid if stands() is true.

@@ -334,8 +334,9 @@ AMLDIST_API int amldist_stop_requested(void);
  * failed assertion, or type and text of the C++ exception that nobody has caught. What was installed for the signal
  * takes place afterwards. traceback_signal: a signal whose handler writes a Python traceback of its thread into the
  * open file traceback_file, as faulthandler.register() makes one: then the line has the place, too, also for SIGSEGV,
- * SIGBUS, SIGFPE and SIGILL. 0: there is none. Returns 1; 0 outside of a step of aml-dist, where it does nothing. Call
- * it when the program's C++ library is loaded; later calls look for it again. The package amldist calls it. Since 0.2.
+ * SIGBUS, SIGFPE and SIGILL. Pass 0 without one. Returns 1; outside a step of aml-dist it does nothing and returns 0.
+ * Call it when the program's C++ library is loaded; later calls look for it again. The package amldist calls it. Since
+ * 0.2.
  */
 AMLDIST_API int amldist_report_faults(int traceback_signal, int traceback_file);
 
