@@ -30,8 +30,8 @@ void serve(const UserRights& rights, const std::function<std::string()>& answer,
   sigset_t all;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
-  constexpr int none = -1;
-  close_all_but(pipe, none);
+  constexpr int no_descriptor = -1;
+  close_all_but(pipe, no_descriptor);
   if (!take_rights(rights)) return;
   ::prctl(PR_SET_DUMPABLE, 0);  // this is a copy of the parent's memory
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -72,6 +72,7 @@ std::vector<JudgedPort> ports_nccl_uses(const NodeFacts& node, const Environment
 
 std::vector<PortName> names_of(const std::vector<JudgedPort>& ports) {
   std::vector<PortName> names;
+  names.reserve(ports.size());
   for (const JudgedPort& each : ports) names.push_back(each.name());
   return names;
 }
