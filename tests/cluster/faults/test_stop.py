@@ -11,12 +11,13 @@ from cluster import BUILD, READABLE, ROOT, readable_copy
 from test_faults import Background, wait_until
 
 TOOL = os.environ.get("AMLDIST_TOOL", "")
-# A program without the library: says when its file appears, and when a signal comes.
+# A program without the library: says when its file appears, and when a signal comes. It asks no program for the time: the signal goes to
+# all processes of the step, and would end it.
 WATCHER = """#!/bin/bash
-trap 'echo "signal $(date +%s.%N) $SLURM_PROCID"' USR1
+trap 'echo "signal $EPOCHREALTIME $SLURM_PROCID"' USR1
 echo "file $AMLDIST_STOP_FILE signal ${AMLDIST_STOP_SIGNAL-none}"
 until [ -e "$AMLDIST_STOP_FILE" ]; do sleep 0.02; done
-echo "stopped $(date +%s.%N) $SLURM_PROCID"
+echo "stopped $EPOCHREALTIME $SLURM_PROCID"
 for ((i = 0; i < 50; ++i)); do sleep 0.02; done  # a signal that comes just before a sleep is handled after it
 exit 0  # whatever the signal did to sleep
 """
