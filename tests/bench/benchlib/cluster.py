@@ -81,6 +81,17 @@ def stage_files(stage, *files):
     return copies
 
 
+def stage_plugin(stage, name, plugin):
+    """Copies a plugin, with the trace libraries of its build beside it as an installation has them, to a folder of this name on the stage; returns its path."""
+    folder = stage / name / "slurm"
+    folder.mkdir(parents=True)
+    (staged,) = stage_files(folder, plugin)
+    libraries = plugin.parent.parent / "aml-dist"
+    if libraries.is_dir():
+        shutil.copytree(libraries, stage / name / "aml-dist")
+    return staged
+
+
 def run_inside(stage, name, program, arguments):
     """Runs `program`, a file on the stage, on the login machine; returns what it left in samples.json."""
     devcluster("run", "--name", name, "--", sys.executable, "-B", str(program), "--inside", str(stage), *arguments)
