@@ -173,7 +173,7 @@ def crowd(host: str, port: str, number: str, first: bytes, then: bytes) -> None:
                     held[place].send(then)
                 elif place % 50 == 0 and select.select([held[place]], [], [], 0)[0]:
                     raise ConnectionResetError
-            except BlockingIOError:
+            except BlockingIOError:  # as full as it can be
                 continue
             except OSError:
                 held[place].close()

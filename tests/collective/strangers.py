@@ -213,7 +213,7 @@ def pass_on(server: socket.socket, port: int) -> None:
             while data := source.recv(65536):
                 sink.sendall(data)
             sink.shutdown(socket.SHUT_WR)
-        except OSError:
+        except OSError:  # the other side has hung up: what has arrived is judged there
             pass
 
     while True:

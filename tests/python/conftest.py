@@ -34,7 +34,7 @@ def free_port() -> int:
         with socket.socket() as listener:
             try:
                 listener.bind(("127.0.0.1", port))
-            except OSError:
+            except OSError:  # taken: the next
                 continue
             return port
 

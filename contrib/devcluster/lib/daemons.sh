@@ -33,7 +33,7 @@ kill_daemon() {
     pid=$(daemon_pid "$1") || return 0
     case $1 in munged|slurmctld) ;; *) machine=$1 ;; esac
     # shellcheck disable=SC2016  # the inner shell expands it
-    enter "$machine" bash -c 'kill -KILL "$1"' kill "$pid" || true
+    enter "$machine" bash -c 'kill -KILL "$1"' kill "$pid" || true  # it may have ended meanwhile
     wait_until 5 daemon_gone "$1"
 }
 

@@ -2,6 +2,7 @@
 # What slurmctld thinks of the nodes.
 
 # "NODE STATE" lines; nothing when slurmctld does not answer.
+# No output: slurmctld does not answer.
 node_states() {
     daemon_alive slurmctld || return 0
     enter login env -i PATH="$DAEMON_PATH" SLURM_CONF="$STATE/slurm/slurm.conf" \

@@ -50,7 +50,7 @@ def record(file: str, seconds: str) -> None:
         while time.monotonic() < end:
             try:
                 packet = packets.recv(65535)
-            except TimeoutError:
+            except TimeoutError:  # to look at the clock again
                 continue
             if len(packet) > 28 and packet[0] >> 4 == 4 and packet[9] == socket.IPPROTO_UDP:
                 udp = packet[4 * (packet[0] & 15):]
