@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -11,11 +12,14 @@
 #include <optional>
 #include <utility>
 
+#include "base/os/answer_as_user.hpp"
 #include "base/os/whole_file.hpp"
 #include "base/text/text.hpp"
 
 namespace amldist::spank {
 namespace {
+
+constexpr std::chrono::seconds patience_with_files{5};
 
 /// How srun is to exit.
 struct Exit {
@@ -61,7 +65,7 @@ void call_at_the_end() noexcept {
 
 }  // namespace
 
-std::string write_end_record(const step::EndRecord& record, const std::vector<std::string>& files) {
+std::string append_end_record(const step::EndRecord& record, const std::vector<std::string>& files) {
   std::string complaint;
   for (const std::string& file : files) {
     errno = 0;
@@ -70,6 +74,13 @@ std::string write_end_record(const step::EndRecord& record, const std::vector<st
                               errno != 0 ? std::strerror(errno) : "it is not a file, or the disk is full"});
   }
   return complaint;
+}
+
+std::string write_end_record(const step::EndRecord& record, const std::vector<std::string>& files) {
+  if (files.empty()) return {};
+  const auto append = [&] { return append_end_record(record, files); };
+  const auto complaint = answer_as_user({::geteuid(), ::getegid()}, append, patience_with_files);
+  return complaint.value_or("the record of this step's end is not written: its file system does not answer");
 }
 
 void end_srun_with(int status) noexcept {

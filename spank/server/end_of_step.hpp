@@ -11,6 +11,9 @@ namespace amldist::spank {
 /// Appends the record to each of these files, with the rights of this process. A file that is not there is made; a
 /// link, a FIFO or a device is not written to. Returns the sentence for the user about the first that could not be
 /// written; empty: all were.
+[[nodiscard]] std::string append_end_record(const step::EndRecord& record, const std::vector<std::string>& files);
+
+/// The same in a copy of this process, which is killed where a file system has not answered in time.
 [[nodiscard]] std::string write_end_record(const step::EndRecord& record, const std::vector<std::string>& files);
 
 /// From now on this srun exits with `status`, however its tasks end.

@@ -31,10 +31,8 @@ std::string write_new_file(const std::string& stem, const std::string& text) {
 
 }  // namespace
 
-std::string write_hang_report(const std::string& step, const std::string& report) {
-  const std::string stem = text::concat({"aml-dist-hang-", step});
-  std::string path = write_new_file(stem, report);
-  return path.empty() ? write_new_file("/tmp/" + stem, report) : path;
+std::string write_hang_report(const std::string& folder, const std::string& step, const std::string& report) {
+  return write_new_file(text::concat({folder, "aml-dist-hang-", step}), report);
 }
 
 }  // namespace amldist::spank

@@ -268,14 +268,19 @@ class ServerThread {
     return to_datagram(step::Subject::stop_in, left ? std::to_string(left->count()) : "never", token_);
   }
 
+  /// In the working folder; in /tmp where that is not to be had, or never answers.
+  [[nodiscard]] std::string write_report(const std::string& step, const std::string& report) const {
+    const std::string file = in_child([&] {
+      const bool is_there = is_srun() || ::chdir(step_.folder.c_str()) == 0;
+      return is_there ? write_hang_report("", step, report) : std::string();
+    });
+    return file.empty() ? in_child([&] { return write_hang_report("/tmp/", step, report); }) : file;
+  }
+
   /// Says that the step hangs, and ends it where the user wants that.
   void act_on(const step::HangDetector::Hang& hang) {
     const std::string step = concat({std::to_string(step_.job_id), ".", std::to_string(step_.step_id)});
-    const std::string file = as_user([&] {
-      // Where the folder is not to be had, the report goes to /tmp.
-      if (!is_srun()) static_cast<void>(::chdir(step_.folder.c_str()) == 0 || ::chdir("/") == 0);
-      return write_hang_report(step, hang.report);
-    });
+    const std::string file = write_report(step, hang.report);
     const std::string line = concat({hang.sentence, hang.place.empty() ? "" : concat({"; it is in ", hang.place}),
                                      hang.cause.empty() ? "" : concat({"; ", hang.cause}),
                                      file.empty() ? "" : concat({"; its stack is in ", file})});
@@ -413,10 +418,11 @@ class ServerThread {
 
   void write(const step::EndRecord& end) {
     if (std::exchange(is_recorded_, true) || step_.record_files.empty()) return;
-    const std::string complaint = as_user([&] {
-      if (!is_srun()) static_cast<void>(::chdir(step_.folder.c_str()) == 0 || ::chdir("/") == 0);
-      return write_end_record(completed(end), step_.record_files);
-    });
+    const auto append = [&] {
+      static_cast<void>(::chdir(step_.folder.c_str()) == 0 || ::chdir("/") == 0);
+      return append_end_record(completed(end), step_.record_files);
+    };
+    const std::string complaint = is_srun() ? write_end_record(completed(end), step_.record_files) : in_child(append);
     if (!complaint.empty()) tell(complaint);
   }
 

@@ -1,6 +1,7 @@
 #include "step/server/roll_call.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/text/text.hpp"
@@ -33,16 +34,16 @@ constexpr std::size_t most_named = 4;
 }  // namespace
 
 RollCall::RollCall(std::vector<std::string> hosts, Clock::time_point now, std::size_t variables)
-    : for_a_start_(time_to_start(variables)), changed_(now) {
-  for (std::string& host : hosts) missing_.try_emplace(std::move(host));
-}
+    : missing_(std::make_move_iterator(hosts.begin()), std::make_move_iterator(hosts.end())),
+      for_a_start_(time_to_start(variables)),
+      changed_(now) {}
 
 bool RollCall::take(std::string_view host, Clock::time_point now) {
   if (present_.contains(host)) return true;
   const auto found = missing_.find(host);
   if (found == missing_.end()) return false;
-  present_.insert(found->first);
-  missing_.erase(found);
+  present_.insert(missing_.extract(found));
+  if (const auto said = said_.find(host); said != said_.end()) said_.erase(said);
   changed_ = now;
   return true;
 }
@@ -52,21 +53,21 @@ std::optional<Clock::time_point> RollCall::due() const {
   return std::max(changed_ + quiet, asked_ ? *asked_ + between_questions : changed_);
 }
 
+std::vector<std::string> RollCall::first_missing() const {
+  const auto count = static_cast<std::ptrdiff_t>(std::min(missing_.size(), most_named));
+  return {missing_.begin(), std::next(missing_.begin(), count)};
+}
+
 std::vector<std::string> RollCall::to_ask(Clock::time_point now) {
-  std::vector<std::string> hosts;
   const auto next = due();
-  if (!next || now < *next) return hosts;
+  if (!next || now < *next) return {};
   asked_ = now;
-  for (const auto& [host, node] : missing_) {
-    if (hosts.size() < most_named) hosts.push_back(host);
-  }
-  return hosts;
+  return first_missing();
 }
 
 void RollCall::note(const std::string& host, NodePresence presence, Clock::time_point now) {
-  const auto found = missing_.find(host);
-  if (found == missing_.end()) return;
-  Missing& node = found->second;
+  if (!missing_.contains(host)) return;
+  Said& node = said_[host];
   const bool absent = presence == NodePresence::absent || presence == NodePresence::in_prolog;
   if (presence == NodePresence::has_started && !node.started) node.started = now;
   if (absent && !node.absent_since) node.absent_since = now;
@@ -74,7 +75,7 @@ void RollCall::note(const std::string& host, NodePresence presence, Clock::time_
   node.patience = presence == NodePresence::in_prolog ? for_a_prolog : for_a_start_;
 }
 
-RollCall::Fault RollCall::fault_of(const Missing& node, Clock::time_point now) {
+RollCall::Fault RollCall::fault_of(const Said& node, Clock::time_point now) {
   if (node.started && now - *node.started >= for_a_report) return Fault::started;
   return node.absent_since && now - *node.absent_since >= node.patience ? Fault::absent : Fault::none;
 }
@@ -92,7 +93,7 @@ RollCall::Verdict RollCall::blame(std::vector<std::string> nodes, bool certain) 
 std::optional<RollCall::Verdict> RollCall::verdict(Clock::time_point now) const {
   std::vector<std::string> nodes;
   bool certain = true;
-  for (const auto& [host, node] : missing_) {
+  for (const auto& [host, node] : said_) {
     const Fault fault = fault_of(node, now);
     if (fault != Fault::none) nodes.push_back(host);
     certain = certain && fault != Fault::absent;
@@ -100,12 +101,6 @@ std::optional<RollCall::Verdict> RollCall::verdict(Clock::time_point now) const 
   return nodes.empty() ? std::nullopt : std::optional(blame(std::move(nodes), certain));
 }
 
-RollCall::Verdict RollCall::verdict_at_end() const {
-  std::vector<std::string> nodes;
-  for (const auto& [host, node] : missing_) {
-    if (nodes.size() < most_named) nodes.push_back(host);
-  }
-  return blame(std::move(nodes), false);
-}
+RollCall::Verdict RollCall::verdict_at_end() const { return blame(first_missing(), false); }
 
 }  // namespace amldist::step

@@ -56,16 +56,19 @@ class RollCall {
   [[nodiscard]] Verdict verdict_at_end() const;
 
  private:
-  struct Missing {
+  /// What Slurm has said of a node.
+  struct Said {
     std::optional<Clock::time_point> started;       ///< since when its tasks have been seen
     std::optional<Clock::time_point> absent_since;  ///< without an answer of another kind
     std::chrono::seconds patience{};                ///< with its absence
   };
   enum class Fault { none, started, absent };
   [[nodiscard]] Verdict blame(std::vector<std::string> nodes, bool certain) const;
-  [[nodiscard]] static Fault fault_of(const Missing& node, Clock::time_point now);
+  [[nodiscard]] static Fault fault_of(const Said& node, Clock::time_point now);
+  [[nodiscard]] std::vector<std::string> first_missing() const;
 
-  std::map<std::string, Missing, std::less<>> missing_;
+  std::set<std::string, std::less<>> missing_;
+  std::map<std::string, Said, std::less<>> said_;  ///< of those of them that Slurm was asked about: few
   std::set<std::string, std::less<>> present_;
   std::chrono::seconds for_a_start_;  ///< to a node that is there
   Clock::time_point changed_;

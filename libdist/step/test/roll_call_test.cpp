@@ -34,6 +34,19 @@ TEST(RollCall, AsksAboutAFewNodesOnceTheOthersAreQuiet) {
   EXPECT_EQ(roll.to_ask(start + 2500ms).size(), 4U);
 }
 
+/// srun looks after each report. Work that grew with the square of the nodes would take this test to its time limit.
+TEST(RollCall, TakesAHundredThousandNodesOneByOne) {
+  std::vector<std::string> hosts;
+  for (int i = 0; i < 100'000; ++i) hosts.push_back("node" + std::to_string(i));
+  RollCall roll(hosts, start);
+  for (const std::string& host : roll.to_ask(start + 2s)) roll.note(host, in_prolog, start + 2s);
+  for (const std::string& host : hosts) {
+    EXPECT_TRUE(roll.take(host, start + 3s));
+    EXPECT_FALSE(roll.verdict(start + 3s));
+  }
+  EXPECT_TRUE(roll.is_complete());
+}
+
 TEST(RollCall, HasPatienceWithALargeEnvironment) {
   for (const auto& [variables, patience] : {std::pair(300U, 8s), {10'000U, 58s}, {4'000'000'000U, 600s}}) {
     RollCall roll({"node1"}, start, variables);

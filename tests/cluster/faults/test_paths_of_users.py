@@ -3,10 +3,12 @@ user what only root can see, and wait for a file system that the user controls."
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import time
 
+import causes
 import pytest
 from cluster import BUILD, DEVCLUSTER
 from conftest import PLUGIN
@@ -97,13 +99,13 @@ def test_recorders_are_looked_up_as_the_user(cluster, mpi_faults, workdir, own, 
     assert by_root_about_users(log) - of_slurm == set(), str(done)
 
 
-@pytest.fixture
-def dead_folder(cluster, workdir):
-    """A folder on node1 whose file system never answers anybody."""
+@pytest.fixture(params=["", "taken"], ids=["not taken", "taken"])
+def dead_folder(cluster, workdir, request):
+    """A folder on node1 whose file system never answers anybody, or only about the folder itself."""
     folder = workdir / "dead"
     folder.mkdir()
     command = [str(DEVCLUSTER), "run", "--name", cluster.name, "--on", "node1", "--", str(HERE / "faults/dead_file_system"),
-               str(folder), str(ALICE)]
+               str(folder), str(ALICE), *request.param.split()]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if server.stdout.readline() != "mounted\n":
         pytest.skip(f"no FUSE here: {server.communicate()[1]}")
@@ -113,6 +115,18 @@ def dead_folder(cluster, workdir):
     assert cluster.run(f"umount {folder}", on="node1").status == 0
 
 
+# strace would wait for who waits in the kernel.
+only_not_taken = pytest.mark.parametrize("dead_folder", [""], indirect=True)
+only_taken = pytest.mark.parametrize("dead_folder", ["taken"], indirect=True)
+
+
+def check_that_slurmstepds_end(cluster) -> None:
+    """But for copies that wait in the kernel for an answer, and that no signal ends."""
+    gone = cluster.run("for i in $(seq 100); do ps -C slurmstepd -o stat=,pid= | grep -v '^D' || exit 0; sleep 0.1; done >&2; exit 1", on="node1")
+    assert gone.status == 0, str(gone)
+
+
+@only_not_taken
 def test_a_file_system_that_never_answers_is_asked_less_and_less_often(cluster, workdir, dead_folder):
     """Each look is a process that is killed after five seconds: without a back-off there would be seven in this time."""
     log = workdir / "ours.log"
@@ -130,5 +144,45 @@ def test_a_file_system_that_never_answers_holds_up_no_slurmstepd(cluster, workdi
     began = time.monotonic()
     done = cluster.run(f"export AMLDIST_TRACE_DIR={dead_folder}; {step}", user="alice")
     assert done.status == 1 and "aml-dist: first failure: rank 1 " in done.err, str(done)
-    gone = cluster.run("for i in $(seq 100); do pgrep -x slurmstepd || exit 0; sleep 0.1; done >&2; exit 1", on="node1")
-    assert gone.status == 0 and time.monotonic() - began < 30, str(gone)
+    check_that_slurmstepds_end(cluster)
+    assert time.monotonic() - began < 30
+
+
+@only_taken
+@pytest.mark.parametrize("place", ["export AMLDIST_TRACE_DIR={}/trace", "cd {}", "export HOME={0} XDG_RUNTIME_DIR={0}/run", "export AMLDIST_END_RECORD={}/end.json",
+                                   "export TORCHELASTIC_ERROR_FILE={}/error.json", "cd {0} && export AMLDIST_END_RECORD=end.json AMLDIST_TRACE_DIR=trace"])
+def test_wherever_it_is_the_step_ends(cluster, dead_folder, place):
+    """srun is on the node, too. A rank fails; who did is said, and what could not be written."""
+    began = time.monotonic()
+    done = cluster.run(f"{place.format(dead_folder)}; srun -w node1 -N1 -n2 -O --aml-dist=mpi,hang=1 /bin/sh -c 'sleep 4; exit $SLURM_PROCID'",
+                       user="alice", on="node1", timeout=60)
+    told = ["the record of this step's end is not written: its file system does not answer"] if "END_RECORD" in place else []
+    assert done.status == 1 and "aml-dist: first failure: rank 1 " in done.err, str(done)
+    assert [line for line in told if f"aml-dist: {line}" not in done.err] == [], str(done)
+    check_that_slurmstepds_end(cluster)
+    assert time.monotonic() - began < 40
+
+
+HANG = """import time, amldist
+comm = amldist.init()
+if comm.rank == 1:
+    time.sleep(100)
+comm.barrier()
+"""
+
+
+@only_taken
+def test_a_step_that_hangs_there_is_ended(cluster, workdir, dead_folder):
+    """As where the file system is why it hangs: neither the report nor the record can be written beside the program's files."""
+    if not causes.LIBRARY.is_file():
+        pytest.skip("libamldist was not built")
+    causes.prepare(workdir)
+    shutil.copytree(causes.ROOT / "libdist/api/python/amldist", workdir / "amldist")
+    (workdir / "hang.py").write_text(HANG)
+    began = time.monotonic()
+    done = cluster.run(f"cd {dead_folder}; export AMLDIST_END_RECORD={dead_folder}/end.json AMLDIST_LIBRARY={workdir}/libamldist.so.0 PYTHONPATH={workdir}; "
+                       f"srun -w node1 -N1 -n2 -O --aml-dist=pytorch,hang=1 /usr/bin/python3 {workdir}/hang.py", user="alice", on="node1", timeout=60)
+    assert done.status == 75 and re.search("aml-dist: hang: barrier #.*; its stack is in /tmp/aml-dist-hang-", done.err), str(done)
+    assert "the record of this step's end is not written" in done.err, str(done)
+    check_that_slurmstepds_end(cluster)
+    assert time.monotonic() - began < 50
