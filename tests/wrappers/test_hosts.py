@@ -121,3 +121,44 @@ def test_a_name_that_leads_nowhere_is_told_with_file_and_line(slurm, tmp_path, n
     file = hostfile(tmp_path, f"n1 slots=1\n{name} slots=1\n")
     assert f"{file}:2: {said}" in Command("aml-mpirun").refusal(NOT_FOUND, "--hostfile", file, "x", env=slurm.env)
     assert "nodelist" in options("mpirun", "--hostfile", file, env={"PATH": "/nowhere"})  # without Slurm nothing is known
+
+
+# ------------------------------------------------------------------------------------------------------------------- bad input
+
+READERS = {  # the flags of each, and how a line names a host with slots
+    "mpirun": (["--hostfile"], "{} slots={}"), "deepspeed": (["--hostfile"], "{} slots={}"),
+    "horovodrun": (["-np", "2", "--hostfile"], "{} slots={}"), "mpich": (["--mpi", "mpich", "-f"], "{}:{}"),
+}
+BAD_HOSTS = {  # the file's text, how the refusal ends; None: it is taken as hosts a and b
+    "CR, BOM and comments": ("\ufeff# c\r\n\r\n{a}\r\n{b} # too\r\n", None),
+    "IPv6": ("{a}\n{six}\n", r"hosts:2: '(fe80)?:.*' is not a (host name|number of slots: use 1 to 65536)"),
+    "a range of thousands": ("{a}\n{range}\n", r"hosts:2: 'n\[1-5000\](:1)?' is not a host name"),
+    "a name of 255 bytes": ("{a}\n{long}\n", r"hosts:2: 'x{40}\.\.\.' is not a host name"),
+    "a control character": ("{a}\n{bell}\n", r"hosts:2: 'n\\x07(:1)?' is not a host name"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD_HOSTS)
+@pytest.mark.parametrize("reader", READERS)
+def test_each_reader_answers_a_bad_host_file(tmp_path, reader, bad):
+    flags, line = READERS[reader]
+    tool = "mpirun" if reader == "mpich" else reader
+    text, refusal = BAD_HOSTS[bad]
+    names = {"a": "a", "b": "b", "six": "fe80::1", "range": "n[1-5000]", "long": "x" * 255, "bell": "n\x07"}
+    file = hostfile(tmp_path, text.format(**{key: line.format(name, 1) for key, name in names.items()}))
+    if refusal is None:
+        assert per_host(options(tool, *flags, file)) == {"a": 1, "b": 1}
+    else:
+        said = Command(f"aml-{tool}").refusal(USAGE, "--dry-run", *flags, file, "x")
+        assert re.search(f"(?:{refusal})$", said), said
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_each_reader_takes_or_refuses_100_000_lines_within_seconds(tmp_path, reader):
+    """A megabyte is read at most. Repeated lines are slots of one host, or refused as the second of a host."""
+    flags, line = READERS[reader]
+    tool = "mpirun" if reader == "mpich" else reader
+    for number, taken in ((30_000, True), (100_000, None)):
+        file = hostfile(tmp_path, "".join(line.format(f"n{i}", 1) + "\n" for i in range(number)))
+        done = Command(f"aml-{tool}").run("--dry-run", *flags, file, "x", timeout=30)
+        assert done.status == 0 if taken else done.status == 0 or "the most that is read" in done.said, done.said[:400]
