@@ -37,7 +37,7 @@ _aml_dist() {
     local frameworks='torch lightning transformers accelerate deepspeed ignite horovod mpi mpi4py tensorflow keras jax ray gloo nccl amldist torch-amldist gpus'
     [[ ${COMP_WORDS[1]-} != doctor ]] || flags="${flags/--svg/} $doctor"
     local check_flags='--policy --sku --sku-table --sysfs-root --dev-root --baseline --kernel-log --wait --timeout --port
-        --pairs --bandwidth --bench --exclude --no-verbs --format --health --unknown --list-sku --json --quiet --verbose --help'
+        --pairs --bandwidth --bench --exclude --no-verbs --format --health --site-file --unknown --list-sku --json --quiet --verbose --help'
     COMPREPLY=()
     ((COMP_CWORD == 0)) || previous=${COMP_WORDS[COMP_CWORD - 1]}
     if ((COMP_CWORD == 1)); then
@@ -77,7 +77,7 @@ _aml_dist() {
     if [[ ${COMP_WORDS[1]} == trace ]]; then
         case $previous in
         --last) ;;
-        --format) mapfile -t COMPREPLY < <(compgen -W 'text json openmetrics' -- "$current") ;;
+        --format) mapfile -t COMPREPLY < <(compgen -W 'text json openmetrics nodeverdict' -- "$current") ;;
         --svg | --waits-svg) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
         --export-fr) mapfile -t COMPREPLY < <(compgen -d -- "$current") ;;
         *) mapfile -t COMPREPLY < <(compgen -W '--last --svg --waits-svg --json --format --stacks --watch --export-fr --help' -- "$current"; compgen -f -- "$current") ;;

@@ -66,6 +66,7 @@ std::vector<std::string> helper_words(const FabricPlan& plan) {
                                     "--timeout",
                                     std::to_string(verbs_timeout.count())};
   if (!plan.sku.empty()) words.insert(words.end(), {"--sku", plan.sku});
+  if (!plan.site_file.empty()) words.insert(words.end(), {"--site-file", plan.site_file});
   if (plan.nodes == 1) return words;
   words.insert(words.end(), {"--launch-node", std::to_string(plan.node), "--launch-nodes", std::to_string(plan.nodes)});
   if (plan.peers.empty()) return words;
@@ -150,8 +151,10 @@ Findings verify(const FabricPlan& plan, const std::optional<step::SrunLink>& sru
   return {std::move(checks), of_tool.ended};
 }
 
-/// Of GPUs or the host.
-bool is_of_health(const Check& check) { return check.id.starts_with("gpu.") || check.id.starts_with("host."); }
+/// Of GPUs, the host, or the site's own.
+bool is_of_health(const Check& check) {
+  return check.id.starts_with("gpu.") || check.id.starts_with("host.") || check.id.starts_with("site.");
+}
 
 /// The key whose check it is, "rdma=require".
 std::string key_of(const FabricPlan& plan, const Check& check) {
@@ -321,6 +324,7 @@ FabricPlan plan_fabric(const launch::SitePolicy& site, const FabricWishes& wishe
   plan.host = own.name_of(own.node);
   plan.peers = names_of_peers(wishes.pairs, own);
   plan.helper = find_helper(site.rdma_helper);
+  if (plan.health != launch::RdmaPolicy::off && !site.site_checks.empty()) plan.site_file = site.config_file;
   if (plan.policy != launch::RdmaPolicy::off) {
     plan.node_part =
         fabric::verify_node_apart(plan.policy, plan.sku, site.unknown_fails, handle.environment(), node_timeout);

@@ -31,7 +31,8 @@ struct FabricPlan {
   launch::RdmaPairs pairs = launch::RdmaPairs::off;
   bool unknown_fails = false;
   std::string sku;
-  std::string helper;  ///< absolute path of aml-dist; empty: not found
+  std::string site_file;  ///< names the site's own checks; empty: there are none
+  std::string helper;     ///< absolute path of aml-dist; empty: not found
   std::string host;
   std::uint32_t node = 0;
   std::uint32_t nodes = 1;

@@ -94,6 +94,13 @@ bool set_default_kind(SitePolicy& policy, std::string_view scope, std::string_vi
   return kind.has_value();
 }
 
+bool set_site_check(SitePolicy& policy, std::string_view scope, std::string_view value) {
+  auto check = is_site_check_name(scope) ? parse_site_check(value) : std::nullopt;
+  if (!check || (policy.site_checks.size() >= most_site_checks && !policy.site_checks.contains(scope))) return false;
+  set_in(policy.site_checks, scope, *check);
+  return true;
+}
+
 bool set_ports(SitePolicy& policy, std::string_view, std::string_view value) {
   auto ports = PortRanges::parse(value);
   if (!ports) return false;
@@ -135,10 +142,14 @@ struct Argument {
   bool (*set)(SitePolicy& policy, std::string_view scope, std::string_view value);
 };
 
+constexpr std::string_view site_check_needs =
+    "exit, status or nodeverdict, then a program's absolute path, as 'exit,20 /usr/sbin/nhc -t 0'; at most eight, "
+    "named "
+    "in small letters";
 constexpr std::string_view policies = "require, prefer or off";
 
 // clang-format off
-constexpr std::array<Argument, 19> known_arguments = {{
+constexpr std::array<Argument, 20> known_arguments = {{
     {"port_range", Scope::no, "ports such as 20000-29999", set_ports},
     {"master_addr", Scope::no, "ip or name",
      [](SitePolicy& p, std::string_view, std::string_view v) {
@@ -154,6 +165,7 @@ constexpr std::array<Argument, 19> known_arguments = {{
      [](SitePolicy& p, std::string_view, std::string_view v) { return set_text(p.rdma_helper, v, v.starts_with('/')); }},
     {"rdma_pairs", Scope::may, "off, ring, log or all", set_rdma_pairs},
     {"health", Scope::may, policies, set_health},
+    {"site_check", Scope::must, site_check_needs, set_site_check},
     {"trace", Scope::may, "on or off", set_trace},
     {"hang", Scope::no, "a whole number of seconds, 1 or more", set_hang},
     {"trace_libraries", Scope::no, "an absolute path without ':' and blanks",
@@ -209,7 +221,7 @@ std::optional<std::string> apply_argument(SitePolicy& policy, std::string_view a
   if (known == known_arguments.end() || (known->scope == Scope::no && dot != name.size())) return unknown_name(name);
   const std::string_view scope = name.substr(std::min(dot + 1, name.size()));
   if (scope.empty() && (dot != name.size() || known->scope == Scope::must))
-    return concat({"needs a partition's name behind '", known->name, ".'"});
+    return concat({"needs a ", known->set == set_site_check ? "" : "partition's ", "name behind '", known->name, ".'"});
   const auto equals = argument.find('=');
   const bool valid =
       equals != std::string_view::npos && known->set(policy, scope, text::trim(argument.substr(equals + 1)));

@@ -22,6 +22,7 @@
 #include "base/text/port_ranges.hpp"
 #include "launch/option/settings.hpp"
 #include "launch/option/spec.hpp"
+#include "launch/site/site_check.hpp"
 
 namespace amldist::launch {
 
@@ -46,15 +47,16 @@ struct SitePolicy {
   std::map<std::string, RdmaPolicy, std::less<>> health_of_partition;     ///< health.PARTITION=
   bool trace = false;                                                     ///< trace=on|off
   std::map<std::string, bool, std::less<>> trace_of_partition;            ///< trace.PARTITION=on|off
-  std::uint32_t hang = 0;                                 ///< hang=SECONDS: only report; 0: do not watch
-  std::string trace_libraries;                            ///< trace_libraries=/folder/aml-dist
-  bool unknown_fails = false;                             ///< unknown=warn|fail, under rdma=require
-  SecretPolicy secret = SecretPolicy::prefer;             ///< secret=require|prefer
-  bool job_comment = false;                               ///< job_comment=on|off
-  std::map<std::string, Kind, std::less<>> default_kind;  ///< default.PARTITION=KIND|none
-  bool disabled = false;                                  ///< disabled: the plugin does nothing
-  std::string config_file;                                ///< config=FILE, absolute
-  bool config_is_optional = false;                        ///< config_optional=FILE: may be absent
+  std::uint32_t hang = 0;                                     ///< hang=SECONDS: only report; 0: do not watch
+  std::string trace_libraries;                                ///< trace_libraries=/folder/aml-dist
+  bool unknown_fails = false;                                 ///< unknown=warn|fail, under rdma=require
+  SecretPolicy secret = SecretPolicy::prefer;                 ///< secret=require|prefer
+  bool job_comment = false;                                   ///< job_comment=on|off
+  std::map<std::string, Kind, std::less<>> default_kind;      ///< default.PARTITION=KIND|none
+  std::map<std::string, SiteCheck, std::less<>> site_checks;  ///< site_check.NAME=, in the file only
+  bool disabled = false;                                      ///< disabled: the plugin does nothing
+  std::string config_file;                                    ///< config=FILE, absolute
+  bool config_is_optional = false;                            ///< config_optional=FILE: may be absent
   std::string refusal;  ///< why no step that uses the option may start; empty: the settings are valid
 
   [[nodiscard]] static SitePolicy defaults();

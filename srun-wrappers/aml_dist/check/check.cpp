@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <iterator>
 
 #include "aml_dist/check/check_launch.hpp"
 #include "aml_dist/check/check_metrics.hpp"
 #include "aml_dist/check/check_output.hpp"
 #include "aml_dist/check/check_step.hpp"
+#include "aml_dist/check/node_verdict.hpp"
+#include "aml_dist/check/site_checks.hpp"
 #include "aml_dist/check/sku_list.hpp"
 #include "base/os/environment.hpp"
 #include "base/os/whole_file.hpp"
@@ -170,7 +173,21 @@ fabric::Check check_placement(const NodeFacts& node, const CheckRequest& request
   return expected ? check_topology(node, *expected) : unknown(expected.error());
 }
 
-/// Adds the checks of GPUs, and drops those of the host with --health off. Returns the driver's answer.
+/// What the site's own tools say; of this machine, so not with --sysfs-root unless the site's file is named.
+std::vector<fabric::Check> ask_site(const CheckOptions& options) {
+  // Only the plugin knows the file in a step: another plugstack.conf may be in the task's view.
+  const bool is_asked = !options.site_file.empty() || (options.sysfs_root.empty() && !options.task_part);
+  if (!is_asked) return {};
+  const launch::SitePolicy policy = read_site_policy(options.site_file);
+  if (!policy.refusal.empty())
+    return {{"site.file", options.task_part ? Verdict::unknown : Verdict::fail, policy.refusal,
+             "aml-dist check-config shows all that is wrong"}};
+  constexpr std::chrono::seconds longest_at_launch{10};
+  return run_site_checks(policy,
+                         options.task_part ? longest_at_launch : std::chrono::seconds(launch::longest_site_check));
+}
+
+/// Adds the checks of GPUs and the site's, and drops those of the host with --health off. Returns the driver's answer.
 fabric::GpuStates add_health(const CheckOptions& options, const NodeFacts& node, const CheckRequest& request,
                              const Evidence& evidence, fabric::Report& report) {
   const launch::RdmaPolicy health = launch::policy_from_name(options.health).value_or(launch::RdmaPolicy::prefer);
@@ -187,6 +204,7 @@ fabric::GpuStates add_health(const CheckOptions& options, const NodeFacts& node,
   if (!can_ask && expected.on_bus == 0) expected.count.reset();
   std::vector<fabric::Check> checks = verify_gpus(states, node, expected, evidence.kernel_log, health);
   checks.push_back(check_placement(node, request));
+  std::ranges::move(ask_site(options), std::back_inserter(checks));
   for (fabric::Check& check : checks) {
     if (health == launch::RdmaPolicy::prefer && check.verdict == Verdict::fail) check.verdict = Verdict::warn;
     report.checks.push_back(std::move(check));
@@ -273,6 +291,7 @@ int finish(const CheckOptions& options, const Verification& verification) {
   if (options.exclude) print_exclusion(verification);
   else if (options.before_program) print_failures(verification.report);
   else if (options.format == "openmetrics") std::fputs(to_metrics(verification).c_str(), stdout);
+  else if (options.format == "nodeverdict") std::printf("%s\n", to_nodeverdict(verification).c_str());
   else if (is_json(options)) std::printf("%s\n", to_json(verification).c_str());
   else std::fputs(to_table(verification, commands::wants_colour(STDOUT_FILENO), options.quiet).c_str(), stdout);
   return exit_status_of(verification.report.verdict());
@@ -345,6 +364,10 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
       ->type_name("DIR");
   command->add_option("--baseline", options.baseline, "Keep error counters in this file and judge what was added")
       ->type_name("FILE");
+  command
+      ->add_option("--site-file", options.site_file,
+                   "Run the site_check lines of this file (default: config= of plugstack.conf)")
+      ->type_name("FILE");
   command->add_option("--kernel-log", options.kernel_log, "Read this instead of /dev/kmsg")->type_name("FILE");
   command->add_option("--wait", options.wait_s, "Wait up to this many seconds for ports that are coming up")
       ->check(CLI::Range(0U, 600U));
@@ -375,8 +398,10 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
       ->check(CLI::IsMember({"require", "prefer", "off"}));
   command->add_flag("--list-sku", options.list_sku, "Print the table of SKUs, and do nothing else");
   CLI::Option* const format =
-      command->add_option("--format", options.format, "text, json, or openmetrics for Prometheus")
-          ->check(CLI::IsMember({"text", "json", "openmetrics"}));
+      command
+          ->add_option("--format", options.format,
+                       "text, json, openmetrics for Prometheus, or nodeverdict as NVIDIA Health Validation")
+          ->check(CLI::IsMember({"text", "json", "openmetrics", "nodeverdict"}));
   command->add_flag("--json", options.json, "The same as --format json")->excludes(format);
   command->add_flag("--task-part", options.task_part)->group("");
   command->add_option("--launch-pairs", options.launch_pairs)->group("");

@@ -17,10 +17,11 @@ struct CheckOptions {
   std::string sysfs_root;         ///< --sysfs-root DIR instead of /sys
   std::string dev_root;           ///< --dev-root DIR instead of /dev
   std::string baseline;           ///< --baseline FILE: counters over time
+  std::string site_file;          ///< --site-file FILE: names the site's own checks; empty: as in plugstack.conf
   std::string kernel_log;         ///< --kernel-log FILE instead of /dev/kmsg
   std::uint32_t wait_s = 0;       ///< --wait SECONDS: for ports that are coming up
   std::uint32_t timeout_s = 20;   ///< --timeout SECONDS: for everything that may hang
-  std::string format;             ///< --format text|json|openmetrics; empty: text, or json with --json
+  std::string format;             ///< --format text|json|openmetrics|nodeverdict; empty: text, or json with --json
   std::string unknown = "warn";   ///< --unknown warn|fail: the effect of an unknown check under `require`
   std::string health = "prefer";  ///< --health require|prefer|off: the weight of gpu.* and host.*
   bool list_sku = false;          ///< --list-sku: print the table and exit

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -53,6 +54,38 @@ void check_names(const SitePolicy& policy, Findings& findings) {
     findings.error(0, concat({"trace_libraries=", policy.trace_libraries, " is not a folder"}));
 }
 
+/// Whether root would run a program that others may change: writable by them, or in a folder where they may replace it.
+bool others_may_write(const std::string& path) {
+  struct stat found = {};
+  const std::string folder = path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
+  const auto is_open = [&found](const std::string& each) {
+    return ::stat(each.c_str(), &found) == 0 && (found.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+  };
+  return is_open(path) || (is_open(folder) && (found.st_mode & S_ISVTX) == 0);
+}
+
+void check_site_checks(const SitePolicy& policy, bool health, Findings& findings) {
+  constexpr std::uint32_t longest_at_launch = 10;
+  for (const auto& [name, site] : policy.site_checks) {
+    const std::string& program = site.words.front();
+    const std::string which = concat({"site_check.", name, ": ", quote(program)});
+    struct stat found = {};
+    const bool is_there = ::stat(program.c_str(), &found) == 0 && S_ISREG(found.st_mode);
+    if (!is_there || ::access(program.c_str(), X_OK) != 0) {
+      findings.error(0, concat({which, " is not a program that can be run: the check will be unknown"}),
+                     "if only the compute nodes have it, run this command on one of them");
+    } else if (others_may_write(program)) {
+      findings.error(0, concat({which, " can be changed by others than its owner, and root runs it"}),
+                     "chmod go-w the program and its folder");
+    }
+    if (health && !site.needs_root && site.seconds > longest_at_launch)
+      findings.warn(0,
+                    concat({"site_check.", name, ": ", std::to_string(site.seconds),
+                            " s, but a launch under health= ", "waits 10 s at most"}),
+                    "write ',root' where only prolog and health check are to run it");
+  }
+}
+
 template <typename Map>
 bool any_on(RdmaPolicy whole, const Map& map) {
   return whole != RdmaPolicy::off ||
@@ -71,6 +104,7 @@ void check_effects(const SitePolicy& policy, Findings& findings) {
   if (!rdma && !health && sku) findings.warn(0, "rdma_sku= has no effect while rdma= and health= are off", remedy);
   if (!rdma && !health && policy.unknown_fails)
     findings.warn(0, "unknown=fail has no effect while rdma= and health= are off", remedy);
+  check_site_checks(policy, health, findings);
   if (policy.disabled) findings.warn(0, "'disabled' switches the plugin off: --aml-dist has no effect");
 }
 
