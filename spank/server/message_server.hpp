@@ -37,6 +37,8 @@ class MessageServer {
 
   [[nodiscard]] const step::FirstFailure& failure() const noexcept { return failure_; }
   [[nodiscard]] const step::LastStates& last_states() const noexcept { return last_states_; }
+  /// Of a rank that lives while others have ended.
+  void take_state(std::string_view state) { last_states_.take(state); }
 
  private:
   [[nodiscard]] std::optional<std::string> take_end(std::string_view datagram, Clock::time_point now);

@@ -298,6 +298,7 @@ class ServerThread {
 
   void note_first() {
     first_at_ = Clock::now();
+    if (hang_) hang_->ask_for_states(*first_at_);
     ask_for_limit();
     constexpr seconds rounding{1};
     at_limit_ = limit_at_ && *first_at_ >= *limit_at_ - rounding;
@@ -323,7 +324,8 @@ class ServerThread {
     const std::size_t states = server_.last_states().size();
     if (std::exchange(states_, states) != states)
       settled_at_ = std::min(now + settling / 2, *first_at_ + longest_settling);
-    settled_at_ = std::max(settled_at_, *first_at_ + settling);
+    const milliseconds least = hang_ ? 2 * settling : settling;  // nodes that watch tell of ranks that live, too
+    settled_at_ = std::max(settled_at_, *first_at_ + least);
     if ((ended_ && is_srun()) || now >= settled_at_) decide();
   }
 
@@ -496,6 +498,8 @@ class ServerThread {
       inbox_.count_late();
       return {};
     }
+    if (const auto state = parse_text(step::Subject::state, letter.message, token_); state && first_at_)
+      server_.take_state(*state);
     if (const auto taken = hang_->take(letter.message, token_, Clock::now())) return *taken;
     if (const auto taken = take_stand_in(letter.message, sender)) return *taken;
     const bool asks = step::parse_message_type(letter.message, token_) == step::MessageType::which_stand_in;

@@ -65,10 +65,10 @@ std::optional<EndedTask> read_end(const NodeStart& node, const Handle& handle) {
 }
 
 /// Whether what the task's flight recorder says belongs into a report: the task failed; or it ended with status 0 and
-/// may have left the others without MPI_Finalize, which removes its recorder. Not in heterogeneous steps, whose
-/// recorders are not named after Slurm's step.
+/// may have left the others without MPI_Finalize or amldist_finalize(), which remove its recorder. Not in heterogeneous
+/// steps, whose recorders are not named after Slurm's step.
 bool recorder_counts(const NodePlan& plan, const EndedTask& task) {
-  return plan.is_whole_step && task.rank && (task.failed() || (plan.trace.on && uses_mpi(plan.step.spec)));
+  return plan.is_whole_step && task.rank && (task.failed() || plan.trace.on);
 }
 
 /// What the user's files say about a task that has ended.
@@ -80,6 +80,13 @@ struct UserAnswer {
 
 /// Between the parts of an answer: the texts in it have no such character.
 constexpr char part_separator = '\x1e';
+
+/// Those of PyTorch and NCCL stay after a good end, too.
+std::vector<trace::Recording> recordings_of(const step::ErrorPlaces& places, unsigned user, bool failed) {
+  auto found = trace::recordings_of(places.roots, user, places.step, places.rank);
+  if (!failed) std::erase_if(found, [](const auto& each) { return each.source == "torch" || each.source == "nccl"; });
+  return found;
+}
 
 /// Of each recorder of a rank, under trace.
 std::string texts_of(const std::vector<trace::Recording>& recordings, std::size_t room) {
@@ -100,10 +107,8 @@ std::optional<UserAnswer> ask_as_user(const NodePlan& plan, const EndedTask& tas
   places.rank = *task.rank;
   places.elapsed_ms = task.elapsed_ms;
   const auto read = [&] {
-    const auto recordings =
-        recorder_counts(plan, task)
-            ? trace::recordings_of(places.roots, task.user.user, places.step, *task.rank, task.failed() ? "" : "mpi")
-            : std::vector<trace::Recording>();
+    const auto recordings = recorder_counts(plan, task) ? recordings_of(places, task.user.user, task.failed())
+                                                        : std::vector<trace::Recording>();
     std::string told = text::concat(
         {trace::last_call_of(recordings).value_or(""), "\n", task.failed() ? find_as_user(places).to_string() : ""});
     if (plan.trace.on)

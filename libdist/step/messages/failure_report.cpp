@@ -298,8 +298,7 @@ bool FirstFailure::has_unfinished_cause() const {
 /// Whether the first task to fail may have ended because of another: it was killed or asked to end, or failed in a
 /// call.
 bool FirstFailure::may_be_consequence() const {
-  const bool failed_in_call = first_->last_call.starts_with("in ") && !has_crashed(*first_);
-  return distance_from_cause(*first_) != 0 && (was_ended(*first_) || failed_in_call);
+  return distance_from_cause(*first_) != 0 && (was_ended(*first_) || first_->last_call.starts_with("in "));
 }
 
 /// The task that ended first of those for which the others waited; nullptr: none of them is known to have ended by
@@ -320,10 +319,11 @@ EndRecord FirstFailure::record(const RestOfStep& rest, const std::optional<Recor
   assert(stands());
   const bool counts = recorded && may_be_consequence();
   if (counts && !recorded->wrong_call.empty()) return wrong_call(*recorded, *first_);
-  const FailureReport* const told = counts ? recorded_cause(*recorded) : nullptr;
+  const FailureReport* const told = counts && !has_crashed(*first_) ? recorded_cause(*recorded) : nullptr;
   const FailureReport& cause = told != nullptr ? *told : has_unfinished_cause() ? *unfinished_ : *first_;
   EndRecord record = end_of(cause);
-  record.evidence = description(cause, rest);
+  const bool is_own = told != nullptr && recorded->source == "amldist";
+  record.evidence = description(cause, rest, is_own ? "amldist_finalize" : "MPI_Finalize");
   using enum Cause::Kind;
   const bool is_nodes = cause.text_of(unhealthy) != nullptr || cause.text_of(link) != nullptr;
   record.cause = cause.text_of(out_of_memory) != nullptr ? EndRecord::Cause::out_of_memory
@@ -385,10 +385,12 @@ std::string time_of(const FailureReport& report) {
 
 }  // namespace
 
-std::string FirstFailure::description(const FailureReport& cause, const RestOfStep& rest) const {
+/// `last_call`: which a task that ended with status 0 has not made.
+std::string FirstFailure::description(const FailureReport& cause, const RestOfStep& rest,
+                                      std::string_view last_call) const {
   const bool unfinished = !is_failure(cause.wait_status);
   return concat({"rank ", std::to_string(cause.rank), " (local ", std::to_string(cause.local_rank), ") on ", cause.host,
-                 ": ", end_with_cause(cause), unfinished ? " without MPI_Finalize" : "", time_of(cause),
+                 ": ", end_with_cause(cause), unfinished ? concat({" without ", last_call}) : "", time_of(cause),
                  cause.last_call.empty() ? "" : ", ", cause.last_call, node_words(cause),
                  unfinished ? "" : clause(cause, rest)});
 }

@@ -123,7 +123,8 @@ class FirstFailure {
   [[nodiscard]] const FailureReport* recorded_cause(const RecordedCause& recorded) const;
   [[nodiscard]] bool is_cancelled(const RestOfStep& rest) const;
   [[nodiscard]] bool are_all_alike(const FailureReport& cause) const;
-  [[nodiscard]] std::string description(const FailureReport& cause, const RestOfStep& rest) const;
+  [[nodiscard]] std::string description(const FailureReport& cause, const RestOfStep& rest,
+                                        std::string_view last_call) const;
   [[nodiscard]] std::string clause(const FailureReport& cause, const RestOfStep& rest) const;
 
   std::optional<FailureReport> first_;

@@ -7,13 +7,14 @@
 
 namespace amldist::step {
 
-void LastStates::take(std::string_view state) {
+void LastStates::take(std::string_view text) {
   constexpr std::size_t most = 16384;
   constexpr std::int64_t now_ns = 1LL << 60;  // only the order of calls counts
-  auto recording = parse_rank_state(state, tasks_, now_ns);
+  auto recording = parse_rank_state(text, tasks_, now_ns);
   if (!recording || states_.size() >= most) return;
-  std::pair key{recording->rank, recording->source};
-  states_.insert_or_assign(std::move(key), std::move(*recording));
+  auto& state = states_[{recording->rank, recording->source}];
+  const bool is_known = state.rank == recording->rank && state.source == recording->source;
+  if (!is_known || state.writer != trace::Writer::gone) state = std::move(*recording);
 }
 
 std::optional<RecordedCause> LastStates::cause() const {
@@ -25,7 +26,9 @@ std::optional<RecordedCause> LastStates::cause() const {
   if (!diagnosis || diagnosis->kind == Kind::deadlock) return std::nullopt;
   RecordedCause cause;
   for (const trace::MissingRank& each : diagnosis->stall.missing) {
-    if (each.recording != nullptr) cause.ranks.push_back(each.rank);
+    if (each.recording == nullptr) continue;
+    cause.ranks.push_back(each.rank);
+    cause.source = each.recording->source;
   }
   if (cause.ranks.empty()) return std::nullopt;
   cause.node = diagnosis->stall.missing.front().host();

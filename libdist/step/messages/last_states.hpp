@@ -19,6 +19,7 @@ namespace amldist::step {
 struct RecordedCause {
   std::vector<std::uint32_t> ranks;  ///< for which the others waited when they ended, or whose call is wrong
   std::string node;                  ///< of the first of them
+  std::string source;                ///< of the calls: "mpi", "amldist", ...
   /// "broadcast #28 (...): rank 2 (local 0) on node2 called allreduce #28 (...) instead"; empty: they have ended in no
   /// wrong call.
   std::string wrong_call;
@@ -32,8 +33,8 @@ class LastStates {
   /// `tasks`: of the whole step.
   explicit LastStates(std::uint32_t tasks) : tasks_(tasks) {}
 
-  /// The text of a state; anything else is dropped.
-  void take(std::string_view state);
+  /// The text of a state; anything else is dropped. The state of a rank that lives counts until the rank has ended.
+  void take(std::string_view text);
   [[nodiscard]] std::size_t size() const noexcept { return states_.size(); }
   /// nullopt: nothing tells, or all ranks are stuck in a circle.
   [[nodiscard]] std::optional<RecordedCause> cause() const;
