@@ -7,11 +7,16 @@
 
 namespace amldist::spank {
 
-MessageServer::MessageServer(Step step) : step_(std::move(step)), failure_(step_.tasks), texts_(step_.most_notices) {}
+MessageServer::MessageServer(Step step)
+    : step_(std::move(step)), failure_(step_.tasks), last_states_(step_.tasks), texts_(step_.most_notices) {}
 
 std::optional<std::string> MessageServer::take(std::string_view datagram, Clock::time_point now) {
   if (const auto report = step::FailureReport::parse(datagram, step_.token)) {
     failure_.take(*report);
+    return to_datagram(step::MessageType::heard, step_.token);
+  }
+  if (const auto state = parse_text(step::Subject::last_state, datagram, step_.token)) {
+    last_states_.take(*state);
     return to_datagram(step::MessageType::heard, step_.token);
   }
   if (auto heard = take_end(datagram, now)) return heard;

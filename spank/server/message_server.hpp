@@ -11,6 +11,7 @@
 #include "step/messages/control_message.hpp"
 #include "step/messages/fabric_vote.hpp"
 #include "step/messages/failure_report.hpp"
+#include "step/messages/last_states.hpp"
 #include "step/messages/server_release.hpp"
 #include "step/messages/text_exchange.hpp"
 
@@ -35,6 +36,9 @@ class MessageServer {
   [[nodiscard]] std::optional<std::string> take(std::string_view datagram, Clock::time_point now);
 
   [[nodiscard]] const step::FirstFailure& failure() const noexcept { return failure_; }
+  [[nodiscard]] const step::LastStates& last_states() const noexcept { return last_states_; }
+  /// Of a rank that lives while others have ended.
+  void take_state(std::string_view state) { last_states_.take(state); }
 
  private:
   [[nodiscard]] std::optional<std::string> take_end(std::string_view datagram, Clock::time_point now);
@@ -48,6 +52,7 @@ class MessageServer {
 
   Step step_;
   step::FirstFailure failure_;
+  step::LastStates last_states_;
   step::ServerRelease release_;
   step::FabricTally fabric_;
   step::TextExchange texts_;

@@ -43,7 +43,8 @@ using std::chrono::seconds;
 using text::concat;
 
 /// From the first report to the line: time for the reports of tasks that died with it, and for the job's state.
-constexpr seconds settling{1};
+constexpr milliseconds settling{1000};
+constexpr seconds longest_settling{4};
 /// For the sentence of a node that refuses, which is on its way to srun: srun hears no more once its step is being
 /// ended.
 constexpr milliseconds to_be_read{500};
@@ -108,7 +109,7 @@ class ServerThread {
       if (kill_at_ && Clock::now() >= *kill_at_) kill();
       if (!asked_for_limit_ && Clock::now() >= began_ + before_any_limit) ask_for_limit();
       if (server_.failure().stands() && !first_at_) note_first();
-      if (first_at_ && !decided_ && ((ended_ && is_srun()) || settled())) decide();
+      if (first_at_ && !decided_) decide_if_settled();
     }
     if (!is_recorded_) record_quiet_end();
     tell_dropped();
@@ -302,6 +303,7 @@ class ServerThread {
 
   void note_first() {
     first_at_ = Clock::now();
+    if (hang_) hang_->ask_for_states(*first_at_);
     ask_for_limit();
     constexpr seconds rounding{1};
     at_limit_ = limit_at_ && *first_at_ >= *limit_at_ - rounding;
@@ -321,7 +323,16 @@ class ServerThread {
       limit_at_ = Clock::now() + seconds(static_cast<std::int64_t>(*left));
   }
 
-  [[nodiscard]] bool settled() const { return Clock::now() - *first_at_ >= settling; }
+  /// While the recorders of ranks that end still come in, a little longer: they tell for whom those ended.
+  void decide_if_settled() {
+    const auto now = Clock::now();
+    const std::size_t states = server_.last_states().size();
+    if (std::exchange(states_, states) != states)
+      settled_at_ = std::min(now + settling / 2, *first_at_ + longest_settling);
+    const milliseconds least = hang_ ? 2 * settling : settling;  // nodes that watch tell of ranks that live, too
+    settled_at_ = std::max(settled_at_, *first_at_ + least);
+    if ((ended_ && is_srun()) || now >= settled_at_) decide();
+  }
 
   /// " by alice", where accounting knows it; slurmctld does not tell.
   [[nodiscard]] std::string by_whom() const {
@@ -375,7 +386,7 @@ class ServerThread {
     if (auto end = end_by_slurm()) return record(with_memory_note(std::move(*end)), false);
     const bool kills = is_srun() && (step_.kills_on_bad_exit ? *step_.kills_on_bad_exit
                                                              : slurmctld_answers_ && kills_on_bad_exit_by_default());
-    record(server_.failure().record({!ended_, kills, is_srun()}));
+    record(server_.failure().record({!ended_, kills, is_srun()}, server_.last_states().cause()));
   }
 
   /// The end of a step of which no failure was heard. srun's status is known only later.
@@ -439,7 +450,7 @@ class ServerThread {
   }
 
   [[nodiscard]] std::optional<Clock::time_point> failure_due() const {
-    if (first_at_) return decided_ ? std::nullopt : std::optional(*first_at_ + settling);
+    if (first_at_) return decided_ ? std::nullopt : std::optional(std::max(settled_at_, *first_at_ + settling));
     return asked_for_limit_ ? std::nullopt : std::optional(began_ + before_any_limit);
   }
 
@@ -493,6 +504,8 @@ class ServerThread {
       inbox_.count_late();
       return {};
     }
+    if (const auto state = parse_text(step::Subject::state, letter.message, token_); state && first_at_)
+      server_.take_state(*state);
     if (const auto taken = hang_->take(letter.message, token_, Clock::now())) return *taken;
     if (const auto taken = take_stand_in(letter.message, sender)) return *taken;
     const bool asks = step::parse_message_type(letter.message, token_) == step::MessageType::which_stand_in;
@@ -533,6 +546,8 @@ class ServerThread {
   bool slurmctld_answers_ = true;              ///< if not, it is not asked again: each time libslurm waits for long
   std::optional<Clock::time_point> limit_at_;  ///< the end of the step's own time limit
   std::optional<Clock::time_point> first_at_;
+  Clock::time_point settled_at_ = {};
+  std::size_t states_ = 0;  ///< that have come from ranks at their ends
   bool at_limit_ = false;
   bool decided_ = false;
   bool is_recorded_ = false;

@@ -1,5 +1,6 @@
 #include "spank/task/task_end.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <exception>
@@ -15,6 +16,7 @@
 #include "spank/stepd/parameter_servers.hpp"
 #include "spank/stepd/task_trace.hpp"
 #include "spank/task/end_facts.hpp"
+#include "step/messages/rank_state.hpp"
 #include "step/messages/server_release.hpp"
 #include "trace/diagnosis/last_call.hpp"
 #include "trace/record/record_folder.hpp"
@@ -63,17 +65,39 @@ std::optional<EndedTask> read_end(const NodeStart& node, const Handle& handle) {
 }
 
 /// Whether what the task's flight recorder says belongs into a report: the task failed; or it ended with status 0 and
-/// may have left the others without MPI_Finalize, which removes its recorder. Not in heterogeneous steps, whose
-/// recorders are not named after Slurm's step.
+/// may have left the others without MPI_Finalize or amldist_finalize(), which remove its recorder. Not in heterogeneous
+/// steps, whose recorders are not named after Slurm's step.
 bool recorder_counts(const NodePlan& plan, const EndedTask& task) {
-  return plan.is_whole_step && task.rank && (task.failed() || (plan.trace.on && uses_mpi(plan.step.spec)));
+  return plan.is_whole_step && task.rank && (task.failed() || plan.trace.on);
 }
 
 /// What the user's files say about a task that has ended.
 struct UserAnswer {
   std::string last_call;  ///< empty: its flight recorder says nothing
   step::UserFindings findings;
+  std::vector<std::string> states;  ///< texts of step/messages/rank_state.hpp, one of each recorder
 };
+
+/// Between the parts of an answer: the texts in it have no such character.
+constexpr char part_separator = '\x1e';
+
+/// Those of PyTorch and NCCL stay after a good end, too.
+std::vector<trace::Recording> recordings_of(const step::ErrorPlaces& places, unsigned user, bool failed) {
+  auto found = trace::recordings_of(places.roots, user, places.step, places.rank);
+  if (!failed) std::erase_if(found, [](const auto& each) { return each.source == "torch" || each.source == "nccl"; });
+  return found;
+}
+
+/// Of each recorder of a rank, under trace.
+std::string texts_of(const std::vector<trace::Recording>& recordings, std::size_t room) {
+  std::string states;
+  for (trace::Recording each : recordings) {
+    each.writer = trace::Writer::gone;
+    const std::string state = step::to_rank_state(each, each.present_ns());
+    if (states.size() + state.size() < room) states += part_separator + state;
+  }
+  return states;
+}
 
 /// Flight recorder and exception lie in a folder of the user's, so they are looked up and read with his rights: he may
 /// have put a link, a FIFO or a file system of his own there. nullopt: not in time.
@@ -83,18 +107,23 @@ std::optional<UserAnswer> ask_as_user(const NodePlan& plan, const EndedTask& tas
   places.rank = *task.rank;
   places.elapsed_ms = task.elapsed_ms;
   const auto read = [&] {
-    const auto call = recorder_counts(plan, task) ? trace::last_call_of(places.roots, task.user.user, places.step,
-                                                                        *task.rank, task.failed() ? "" : "mpi")
-                                                  : std::nullopt;
-    return text::concat({call.value_or(""), "\n", task.failed() ? find_as_user(places).to_string() : ""});
+    const auto recordings = recorder_counts(plan, task) ? recordings_of(places, task.user.user, task.failed())
+                                                        : std::vector<trace::Recording>();
+    std::string told = text::concat(
+        {trace::last_call_of(recordings).value_or(""), "\n", task.failed() ? find_as_user(places).to_string() : ""});
+    if (plan.trace.on)
+      told += texts_of(recordings, longest_answer_as_user - std::min(longest_answer_as_user, told.size()));
+    return told;
   };
   const auto answer = answer_as_user(task.user, read, recorder_timeout);
   if (!answer) return std::nullopt;
-  const auto end = answer->find('\n');
+  const auto parts = text::split(*answer, part_separator);
+  const auto end = parts.front().find('\n');
   if (end == std::string::npos) return UserAnswer();
-  std::string call = answer->substr(0, end);
+  std::string call(parts.front().substr(0, end));
   if (!trace::is_last_call(call)) call.clear();
-  return UserAnswer{std::move(call), step::UserFindings::parse(std::string_view(*answer).substr(end + 1))};
+  return UserAnswer{
+      std::move(call), step::UserFindings::parse(parts.front().substr(end + 1)), {parts.begin() + 1, parts.end()}};
 }
 
 /// What srun is to hear when a task has ended: that it failed, or left the others without MPI_Finalize; or that this
@@ -154,6 +183,8 @@ void tell_srun(StepdSession& session, const Handle& handle) noexcept {
     const bool asks_why = plan != nullptr && !refused && task->failed();
     auto causes = asks_why ? causes_of(session, handle, task->node, task->wait_status, said.findings)
                            : std::vector<step::Cause>();
+    for (const std::string& state : said.states)  // before the report, so that srun has them when it decides
+      send_without_reply(*session.node.srun, to_datagram(step::Subject::last_state, state, token));
     if (const auto report = report_of(*task, plan, refused, said.last_call, std::move(causes))) {
       const bool heard = tell(session, report->to_datagram(token));
       session.refusal_is_heard = session.refusal_is_heard || (refused && heard);

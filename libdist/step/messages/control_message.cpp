@@ -28,8 +28,9 @@ constexpr std::array<Spelling, 14> spellings = {{{MessageType::may_i_end, "may-i
                                                  {MessageType::when_stop, "when-stop"}}};
 
 constexpr std::string_view name_of(Subject subject) noexcept {
-  constexpr std::array<std::string_view, 11> names = {"record", "address",  "waits", "state",   "wants-stacks", "stack",
-                                                      "shares", "stand-in", "here",  "stop-in", "cause"};
+  constexpr std::array<std::string_view, 12> names = {"record",       "address", "waits",  "state",
+                                                      "wants-stacks", "stack",   "shares", "stand-in",
+                                                      "here",         "stop-in", "cause",  "last-state"};
   return names.at(static_cast<std::size_t>(subject));
 }
 

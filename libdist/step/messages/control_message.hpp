@@ -29,6 +29,10 @@
 //   aml-dist;1;00c0ffee00c0ffee;cause;2;the kernel killed ...      to srun: what may be why that rank does not come
 //   aml-dist;1;00c0ffee00c0ffee;stack;2;0;thread 1234 ...         to srun, in pieces
 //
+// Under trace a node tells srun, before it reports a task's end, the same state as the task's recorder has it then:
+//
+//   aml-dist;1;00c0ffee00c0ffee;last-state;rank 2 4 0 gone mpi ... to srun
+//
 // Rank 0's node has a stand-in, which the nodes tell the same when srun does not answer any more. It tells srun its
 // port, and the nodes ask srun where it is:
 //
@@ -72,7 +76,20 @@ enum class MessageType {
 [[nodiscard]] std::optional<MessageType> parse_message_type(std::string_view datagram, std::uint64_t token);
 
 /// Messages that carry a text.
-enum class Subject { record, address, waits, state, wants_stacks, stack, shares, stand_in, here, stop_in, cause };
+enum class Subject {
+  record,
+  address,
+  waits,
+  state,
+  wants_stacks,
+  stack,
+  shares,
+  stand_in,
+  here,
+  stop_in,
+  cause,
+  last_state
+};
 
 [[nodiscard]] std::string to_datagram(Subject subject, std::string_view text, std::uint64_t token);
 /// The text inside `datagram`; nullopt for a datagram that to_datagram(subject, ..., token) cannot have written.

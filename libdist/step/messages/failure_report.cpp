@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <csignal>
 #include <limits>
@@ -192,6 +193,8 @@ void FirstFailure::take(const FailureReport& report) {
   const bool in_step = alike_.empty() || report.rank < alike_.size();
   if (!in_step) return;
   note_memory(report);
+  constexpr std::size_t most_kept = 8192;
+  if (ends_.size() < most_kept) ends_.try_emplace(report.rank, report);
   if (!is_failure(report.wait_status)) return take_unfinished(report);
   if (!first_ || is_earlier_cause(report)) {
     first_ = report;
@@ -241,13 +244,49 @@ bool was_terminated(std::uint32_t wait_status) {
   return ended_by(wait_status, SIGTERM) || wait_status == shells_status;
 }
 
+/// As Slurm, PMIx and people end a task.
+bool was_ended(const FailureReport& report) {
+  return ended_by(report.wait_status, SIGKILL) || was_terminated(report.wait_status);
+}
+
+bool has_crashed(const FailureReport& report) {
+  constexpr std::array<int, 4> faults = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+  return std::ranges::any_of(faults, [&](int signal) { return ended_by(report.wait_status, signal); });
+}
+
+/// With cause and evidence still to come.
+EndRecord end_of(const FailureReport& report) {
+  const int status = static_cast<int>(report.wait_status);
+  EndRecord record{.cause = EndRecord::Cause::rank_exit, .rank = report.rank, .node = report.host};
+  if (WIFSIGNALED(status)) {
+    record.cause = EndRecord::Cause::rank_signal;
+    record.signal = static_cast<std::uint32_t>(WTERMSIG(status));
+  } else {
+    record.status = static_cast<std::uint32_t>(WEXITSTATUS(status));
+  }
+  return record;
+}
+
+/// The end of a step whose ranks made calls that do not match: MPI ends the first that notices.
+EndRecord wrong_call(const RecordedCause& recorded, const FailureReport& first) {
+  EndRecord record = end_of(first);
+  record.rank = recorded.ranks.size() == 1 ? std::optional(recorded.ranks.front()) : std::nullopt;
+  record.node = record.rank ? recorded.node : "";
+  record.evidence = concat({recorded.wrong_call, "; the first to fail of it ended with ",
+                            describe_end(first.wait_status), ", ", duration(first.elapsed_ms), " after the start"});
+  return record;
+}
+
 }  // namespace
 
 /// Tasks that Slurm kills because of a first death are not broken by another rank either, but are reported after the
-/// cause. Those that it terminates are never the cause of what was reported before.
+/// cause. Those that it terminates are never the cause of what was reported before. A task that crashed was not killed
+/// for another's end, though slurmstepd may have seen that one first.
 bool FirstFailure::is_earlier_cause(const FailureReport& report) const {
   const int distance = distance_from_cause(report);
-  return distance < distance_from_cause(*first_) && (distance == 0 || !was_terminated(report.wait_status));
+  const int before = distance_from_cause(*first_);
+  if (distance == 1 && before == 1) return has_crashed(report) && was_ended(*first_);
+  return distance < before && (distance == 0 || !was_terminated(report.wait_status));
 }
 
 /// Whether a task failed because another rank had left it: a PMIx server kills the others then with SIGKILL, and Open
@@ -256,23 +295,49 @@ bool FirstFailure::has_unfinished_cause() const {
   return unfinished_ && (ended_by(first_->wait_status, SIGKILL) || first_->last_call.starts_with("in "));
 }
 
-EndRecord FirstFailure::record(const RestOfStep& rest) const {
+/// Whether the first task to fail may have ended because of another: it was killed or asked to end, or failed in a
+/// call.
+bool FirstFailure::may_be_consequence() const {
+  return distance_from_cause(*first_) != 0 && (was_ended(*first_) || first_->last_call.starts_with("in "));
+}
+
+/// The task that ended first of those for which the others waited; nullptr: none of them is known to have ended by
+/// itself. Where all were killed, none has, but the one for which nobody waited is no cause.
+const FailureReport* FirstFailure::recorded_cause(const RecordedCause& recorded) const {
+  const FailureReport* found = nullptr;
+  const auto order = [](const FailureReport& end) { return std::pair(was_ended(end), end.elapsed_ms); };
+  for (const std::uint32_t rank : recorded.ranks) {
+    const auto end = ends_.find(rank);
+    if (end == ends_.end() || (was_ended(end->second) && !was_ended(*first_))) continue;
+    if (!is_failure(end->second.wait_status) && !end->second.last_call.starts_with("after ")) continue;
+    if (found == nullptr || order(end->second) < order(*found)) found = &end->second;
+  }
+  return found;
+}
+
+EndRecord FirstFailure::record(const RestOfStep& rest, const std::optional<RecordedCause>& recorded) const {
   assert(stands());
-  const FailureReport& cause = has_unfinished_cause() ? *unfinished_ : *first_;
-  const int status = static_cast<int>(cause.wait_status);
-  EndRecord record{.rank = cause.rank, .node = cause.host, .evidence = description(rest)};
-  if (WIFSIGNALED(status)) record.signal = static_cast<std::uint32_t>(WTERMSIG(status));
-  else record.status = static_cast<std::uint32_t>(WEXITSTATUS(status));
+  const bool counts = recorded && may_be_consequence();
+  if (counts && !recorded->wrong_call.empty()) return wrong_call(*recorded, *first_);
+  const FailureReport* const told = counts && !has_crashed(*first_) ? recorded_cause(*recorded) : nullptr;
+  const FailureReport& cause = told != nullptr ? *told : has_unfinished_cause() ? *unfinished_ : *first_;
+  EndRecord record = end_of(cause);
+  const bool is_own = told != nullptr && recorded->source == "amldist";
+  record.evidence = description(cause, rest, is_own ? "amldist_finalize" : "MPI_Finalize");
   using enum Cause::Kind;
   const bool is_nodes = cause.text_of(unhealthy) != nullptr || cause.text_of(link) != nullptr;
   record.cause = cause.text_of(out_of_memory) != nullptr ? EndRecord::Cause::out_of_memory
                  : cause.text_of(unhealthy) != nullptr   ? EndRecord::Cause::node_unhealthy
                  : cause.text_of(link) != nullptr        ? EndRecord::Cause::link
                  : is_cancelled(rest)                    ? EndRecord::Cause::cancelled
-                 : record.signal                         ? EndRecord::Cause::rank_signal
-                                                         : EndRecord::Cause::rank_exit;
+                                                         : record.cause;
   if (is_nodes) record.nodes_blamed = {cause.host};
   return record;
+}
+
+/// All tasks ended as this one did.
+bool FirstFailure::are_all_alike(const FailureReport& cause) const {
+  return alike_.size() > 1 && alike_count_ == alike_.size() && cause.wait_status == first_->wait_status;
 }
 
 /// Whether all tasks were ended alike from outside. With kill_on_bad_exit Slurm sent SIGTERM to the other tasks because
@@ -281,7 +346,7 @@ bool FirstFailure::is_cancelled(const RestOfStep& rest) const {
   const bool killed = ended_by(first_->wait_status, SIGKILL);
   const bool terminated = ended_by(first_->wait_status, SIGTERM) && !rest.kill_on_bad_exit;
   const bool is_explained = distance_from_cause(*first_) == 0;
-  return (killed || terminated) && !is_explained && alike_.size() > 1 && alike_count_ == alike_.size();
+  return (killed || terminated) && !is_explained && are_all_alike(*first_);
 }
 
 namespace {
@@ -304,6 +369,14 @@ std::string node_words(const FailureReport& report) {
   return out;
 }
 
+/// The clause about a SIGKILL: memory was not the reason, or the node could not find out.
+std::string outside(const FailureReport& report) {
+  if (!ended_by(report.wait_status, SIGKILL) || distance_from_cause(report) == 0) return "";
+  const auto* const killed = report.text_of(Cause::Kind::killed);
+  return concat({"; ", killed != nullptr ? std::string_view(*killed)
+                                         : "SIGKILL comes from outside: no memory left, or a cancelled step"});
+}
+
 std::string time_of(const FailureReport& report) {
   using enum Cause::Kind;
   const bool kernel_tells = report.text_of(unhealthy) != nullptr || report.text_of(link) != nullptr;
@@ -312,36 +385,28 @@ std::string time_of(const FailureReport& report) {
 
 }  // namespace
 
-std::string FirstFailure::description(const RestOfStep& rest) const {
-  const bool unfinished = has_unfinished_cause();
-  const FailureReport& cause = unfinished ? *unfinished_ : *first_;
+/// `last_call`: which a task that ended with status 0 has not made.
+std::string FirstFailure::description(const FailureReport& cause, const RestOfStep& rest,
+                                      std::string_view last_call) const {
+  const bool unfinished = !is_failure(cause.wait_status);
   return concat({"rank ", std::to_string(cause.rank), " (local ", std::to_string(cause.local_rank), ") on ", cause.host,
-                 ": ", end_with_cause(cause), unfinished ? " without MPI_Finalize" : "", time_of(cause),
+                 ": ", end_with_cause(cause), unfinished ? concat({" without ", last_call}) : "", time_of(cause),
                  cause.last_call.empty() ? "" : ", ", cause.last_call, node_words(cause),
-                 unfinished ? "" : clause(rest)});
+                 unfinished ? "" : clause(cause, rest)});
 }
 
-std::string FirstFailure::clause(const RestOfStep& rest) const {
-  const bool terminated = ended_by(first_->wait_status, SIGTERM);
-  const bool all_alike = alike_.size() > 1 && alike_count_ == alike_.size();
+std::string FirstFailure::clause(const FailureReport& cause, const RestOfStep& rest) const {
+  const bool terminated = ended_by(cause.wait_status, SIGTERM);
   // With kill_on_bad_exit Slurm sent SIGTERM to the other tasks because the first one failed.
-  if (all_alike && !(terminated && rest.kill_on_bad_exit)) {
+  if (are_all_alike(cause) && !(terminated && rest.kill_on_bad_exit)) {
     return concat({"; all ", std::to_string(alike_.size()), " tasks ended this way",
                    is_cancelled(rest) ? ", as after scancel" : ""});
   }
   if (rest.runs && !rest.kill_on_bad_exit) {
-    return concat({outside(), "; the others may wait for it: ",
+    return concat({outside(cause), "; the others may wait for it: ",
                    rest.has_srun ? "srun --kill-on-bad-exit would end the step" : "scancel would end the step"});
   }
-  return outside();
-}
-
-/// The clause about a SIGKILL: memory was not the reason, or the node could not find out.
-std::string FirstFailure::outside() const {
-  if (!ended_by(first_->wait_status, SIGKILL) || distance_from_cause(*first_) == 0) return "";
-  const auto* const killed = first_->text_of(Cause::Kind::killed);
-  return concat({"; ", killed != nullptr ? std::string_view(*killed)
-                                         : "SIGKILL comes from outside: no memory left, or a cancelled step"});
+  return outside(cause);
 }
 
 }  // namespace amldist::step

@@ -24,6 +24,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,6 +33,7 @@
 #include "step/cause/cause.hpp"
 #include "step/messages/datagram.hpp"
 #include "step/messages/end_record.hpp"
+#include "step/messages/last_states.hpp"
 
 namespace amldist::step {
 
@@ -88,8 +90,8 @@ struct RestOfStep {
   bool has_srun = true;           ///< false: --kill-on-bad-exit is an option of srun and would have no effect
 };
 
-/// Keeps the first report to arrive, prefers a cause to a consequence, and counts. Memory: one report and one bit per
-/// task.
+/// Keeps the first report to arrive, prefers a cause to a consequence, and counts. Memory: one report of each of a
+/// bounded number of tasks, and one bit per task.
 class FirstFailure {
  public:
   /// `tasks`: of the whole step; 0: unknown.
@@ -108,21 +110,26 @@ class FirstFailure {
   /// (local 1) on node3: the kernel killed its process ...". Empty if no rank reported that.
   [[nodiscard]] const std::string& memory_note() const noexcept { return memory_note_; }
 
-  /// The same as a record without step and time. Only valid if stands() is true.
-  [[nodiscard]] EndRecord record(const RestOfStep& rest) const;
+  /// As a record without step and time. `recorded`: what the ranks' recorders say; it counts where the first report may
+  /// be of a rank that ended because of another. Only valid if stands() is true.
+  [[nodiscard]] EndRecord record(const RestOfStep& rest, const std::optional<RecordedCause>& recorded = {}) const;
 
  private:
   void take_unfinished(const FailureReport& report);
   void note_memory(const FailureReport& report);
   [[nodiscard]] bool is_earlier_cause(const FailureReport& report) const;
   [[nodiscard]] bool has_unfinished_cause() const;
+  [[nodiscard]] bool may_be_consequence() const;
+  [[nodiscard]] const FailureReport* recorded_cause(const RecordedCause& recorded) const;
   [[nodiscard]] bool is_cancelled(const RestOfStep& rest) const;
-  [[nodiscard]] std::string description(const RestOfStep& rest) const;
-  [[nodiscard]] std::string clause(const RestOfStep& rest) const;
-  [[nodiscard]] std::string outside() const;
+  [[nodiscard]] bool are_all_alike(const FailureReport& cause) const;
+  [[nodiscard]] std::string description(const FailureReport& cause, const RestOfStep& rest,
+                                        std::string_view last_call) const;
+  [[nodiscard]] std::string clause(const FailureReport& cause, const RestOfStep& rest) const;
 
   std::optional<FailureReport> first_;
-  std::optional<FailureReport> unfinished_;  ///< ended with status 0 without MPI_Finalize, no later than first_
+  std::optional<FailureReport> unfinished_;      ///< ended with status 0 without MPI_Finalize, no later than first_
+  std::map<std::uint32_t, FailureReport> ends_;  ///< by rank
   std::string refused_by_;
   std::string memory_note_;
   std::vector<bool> alike_;  ///< ranks that ended in the same way as the first

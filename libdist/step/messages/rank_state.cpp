@@ -75,7 +75,8 @@ std::string call_line(const CallRecord& call, std::size_t comm, std::int64_t now
 std::string activity_line(const trace::ActivityTotals& totals) {
   return concat({"does ", std::to_string(totals.at_ms), " ", std::to_string(totals.cpu_ms), " ",
                  std::to_string(totals.io_bytes), " ", std::to_string(totals.children), " ",
-                 std::to_string(static_cast<unsigned>(totals.obstacle)), "\n"});
+                 std::to_string(static_cast<unsigned>(totals.obstacle)),
+                 totals.starved_ms == 0 ? "" : concat({" ", std::to_string(totals.starved_ms)}), "\n"});
 }
 
 /// Open communicators: those with calls under way, then the last used first.
@@ -185,7 +186,8 @@ class Fields {
     fine_ &= !rest_.empty();
     return std::exchange(rest_, {});
   }
-  [[nodiscard]] bool fine() const { return fine_ && rest_.empty(); }
+  [[nodiscard]] bool at_end() const { return rest_.empty(); }
+  [[nodiscard]] bool fine() const { return fine_ && at_end(); }
   void refuse() { fine_ = false; }
 
  private:
@@ -231,6 +233,7 @@ bool parse_activity(Fields fields, Recording& out) {
   totals.children = static_cast<std::uint32_t>(fields.number(std::numeric_limits<std::uint32_t>::max()));
   totals.obstacle =
       trace::Obstacle{static_cast<std::uint8_t>(fields.number(static_cast<std::uint64_t>(trace::Obstacle::processor)))};
+  if (!fields.at_end()) totals.starved_ms = fields.number(most);
   if (!fields.fine() || out.totals) return false;
   out.totals = totals;
   return true;

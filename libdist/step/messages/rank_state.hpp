@@ -2,8 +2,9 @@
 // of text; both ends treat it as hostile.
 //
 //   rank 2 4 0 runs mpi node2 3                     rank, ranks of the step, local rank, process, source, host, Habit
-//   does 81234 41000 7340032 16 0                  milliseconds of the node's clock, of processors, bytes read and
-//                                                   written, children, Obstacle: of its process, where that is known
+//   does 81234 41000 7340032 16 0 9120             milliseconds of the node's clock, of processors, bytes read and
+//                                                   written, children, Obstacle, milliseconds of waiting for a
+//                                                   processor if it has waited: of its process, where that is known
 //   comm 9ae16a3b2f90404f 2 4 41 0 1 world          id, rank in it, members, calls entered, world ranks first and
 //                                                   stride, name
 //   comm ffffffffffffffff 0 1 0 - 1 -               in place of communicators without a slot, if there are any

@@ -51,6 +51,11 @@ class HangDetector {
   /// Takes any message of a node that watches; the reply, empty for none. nullopt: it is about something else.
   [[nodiscard]] std::optional<std::string> take(std::string_view datagram, std::uint64_t token, Clock::time_point now);
 
+  /// Nodes are asked for the states of their ranks, though nobody has waited for long.
+  void ask_for_states(Clock::time_point now) noexcept {
+    if (!last_look_) last_look_ = now;
+  }
+
   /// When the next look is due; nullopt: when something comes.
   [[nodiscard]] std::optional<Clock::time_point> due() const;
 

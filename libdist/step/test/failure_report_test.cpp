@@ -159,6 +159,66 @@ TEST(FirstFailure, WhoeverAskedForTheEndOfAllIsTheCause) {
   }
 }
 
+/// What srun would say, with what the recorders of some ranks showed: `waits` in call #5, or has left after #4.
+std::string sentence_with(const std::vector<FailureReport>& reports, const std::vector<std::string>& states) {
+  FirstFailure failure(4);
+  for (const FailureReport& each : reports) failure.take(each);
+  LastStates last(4);
+  for (const std::string& each : states) last.take(each);
+  EXPECT_EQ(last.size(), states.size());
+  return failure.record({}, last.cause()).sentence();
+}
+std::string state_of(std::uint32_t rank, bool waits, unsigned bytes = 4096) {
+  const std::string number = std::to_string(rank);
+  const std::string call =
+      waits ? "call 0 1 5 " + std::to_string(bytes) + " 7 0 -1 0 2 10 5\n" : "call 0 1 4 4096 7 0 -1 0 3 10 4\n";
+  return "rank " + number + " 4 0 gone mpi node2 0\ncomm 9ae16a3b2f90404f " + number + " 4 " + (waits ? "5" : "4") +
+         " 0 1 world\n" + call;
+}
+const std::vector<std::string> others_wait_for_2 = {state_of(0, true), state_of(1, true), state_of(2, false),
+                                                    state_of(3, true)};
+
+TEST(FirstFailure, TheRankForWhichTheOthersWaitedIsTheCauseWhateverArrivedFirst) {
+  FailureReport innocent = report(1, SIGKILL), culprit = report(2, exited(7));
+  innocent.last_call = "in allreduce #5 (1024 float32, 4 KiB)";
+  EXPECT_TRUE(sentence_with({innocent, culprit}, others_wait_for_2).starts_with("first failure: rank 2 "));
+  EXPECT_TRUE(sentence_with({innocent}, others_wait_for_2).starts_with("first failure: rank 1 "))
+      << "rank 2 has not ended";
+  innocent.wait_status = exited(15);  // its MPI noticed it
+  EXPECT_TRUE(sentence_with({innocent, culprit}, others_wait_for_2).starts_with("first failure: rank 2 "));
+  culprit.wait_status = SIGKILL;
+  EXPECT_TRUE(sentence_with({innocent, culprit}, others_wait_for_2).starts_with("first failure: rank 1 "))
+      << "rank 2 was only killed after it";
+  culprit = report(2, 0);
+  culprit.last_call = "after allreduce #4 (1024 float32, 4 KiB)";
+  EXPECT_TRUE(sentence_with({innocent, culprit}, others_wait_for_2).starts_with("first failure: rank 2 "));
+}
+
+TEST(FirstFailure, ARankThatCrashedIsTheCauseThoughOthersHadNotCome) {
+  FailureReport crashed = report(1, SIGSEGV);
+  crashed.last_call = "in allreduce #5 (1024 float32, 4 KiB)";
+  EXPECT_TRUE(sentence_with({crashed, report(2, SIGKILL)}, others_wait_for_2).starts_with("first failure: rank 1 "));
+  EXPECT_TRUE(sentence_with({report(0, SIGKILL), crashed}, {}).starts_with("first failure: rank 1 ")) << "reaped later";
+}
+
+TEST(FirstFailure, AWrongCallIsTheCauseOfAnErrorInIt) {
+  FailureReport noticed = report(1, exited(15));
+  noticed.last_call = "in allreduce #5 (1024 float32, 4 KiB)";
+  const std::vector<std::string> states = {state_of(0, true), state_of(1, true), state_of(2, true, 8192),
+                                           state_of(3, true)};
+  EXPECT_EQ(sentence_with({noticed, report(2, SIGKILL)}, states),
+            "first failure: allreduce #5 (1024 float32, 4 KiB): rank 2 (local 0) on node2 called allreduce #5 (2048 "
+            "float32, 8 KiB) instead; the first to fail of it ended with exit status 15, 1.2 s after the start");
+}
+
+TEST(LastStates, KeepNothingElse) {
+  LastStates last(4);
+  last.take("rank 9 4 0 gone mpi node2 0\n");
+  last.take("anything");
+  EXPECT_EQ(last.size(), 0U);
+  EXPECT_EQ(last.cause(), std::nullopt);
+}
+
 TEST(FirstFailure, ARefusedStepAddsNoLine) {
   FailureReport refused = report();
   refused.kind = FailureReport::Kind::refused;

@@ -161,12 +161,13 @@ TEST(RankState, SaysThatAWaitForOneOfManyIsForAnyRank) {
 TEST(RankState, TellsWhatTheProcessHasDone) {
   const std::int64_t now = calendar_ns();
   Recording told = traced_rank(0, 30);
-  told.totals = trace::ActivityTotals{81'234, 41'000, 7'340'032, 16, trace::Obstacle::file_lock};
+  told.totals = trace::ActivityTotals{81'234, 41'000, 7'340'032, 16, trace::Obstacle::file_lock, 9'120};
   const std::string text = to_rank_state(told, now);
   const auto heard = parse_rank_state(text, 4, now);
   ASSERT_TRUE(heard);
   EXPECT_EQ(heard->totals, told.totals);
-  for (const std::string line : {"does 1 2 3 4 9\n", "does 1 2 3 4\n", "does 1 2 3 4 -1\n", "does 1 2 3 4 0 0\n"})
+  for (const std::string line :
+       {"does 1 2 3 4 9\n", "does 1 2 3 4\n", "does 1 2 3 4 -1\n", "does 1 2 3 4 0 0 0\n", "does 1 2 3 4 0 -1\n"})
     EXPECT_FALSE(parse_rank_state("rank 0 4 0 runs mpi node1 0\n" + line, 4, now)) << line;
   EXPECT_FALSE(parse_rank_state(text + "does 1 2 3 4 0\n", 4, now)) << "twice";
 }

@@ -75,10 +75,10 @@ bool is_last_call(std::string_view text) noexcept {
          std::ranges::all_of(text, fits);
 }
 
-std::optional<std::string> last_call_of(std::span<const std::string> roots, unsigned user, std::string_view step,
-                                        std::uint32_t rank, std::string_view source) {
-  if (!is_trace_name(step)) return std::nullopt;
-  std::optional<Recording> newest;
+std::vector<Recording> recordings_of(std::span<const std::string> roots, unsigned user, std::string_view step,
+                                     std::uint32_t rank, std::string_view source) {
+  std::vector<Recording> found;
+  if (!is_trace_name(step)) return found;
   for (const std::string& root : roots) {
     const FileDescriptor own = open_folder(AT_FDCWD, root, user);
     const FileDescriptor folder = own ? open_folder(own.get(), std::string(step), user) : FileDescriptor();
@@ -88,11 +88,15 @@ std::optional<std::string> last_call_of(std::span<const std::string> roots, unsi
       const std::string file = text::concat({std::to_string(rank), suffix, ".trace"});
       if (!is_file_of(folder.get(), file, user)) continue;
       auto recording = read_recording(folder.get(), file, newest_calls);
-      const bool fits = recording && recording->rank == rank && !recording->calls.empty();
-      if (fits && (!newest || last_begin_of(*recording) > last_begin_of(*newest))) newest = std::move(*recording);
+      if (recording && recording->rank == rank && !recording->calls.empty()) found.push_back(std::move(*recording));
     }
   }
-  return newest ? describe_last_call(*newest) : std::nullopt;
+  return found;
+}
+
+std::optional<std::string> last_call_of(std::span<const Recording> recordings) {
+  const auto newest = std::ranges::max_element(recordings, {}, last_begin_of);
+  return newest != recordings.end() ? describe_last_call(*newest) : std::nullopt;
 }
 
 }  // namespace amldist::trace

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace amldist::trace {
 
@@ -29,12 +30,14 @@ inline constexpr std::size_t longest_last_call = 120;
 /// Whether such a text says that the rank asked for the end of all: then the other ranks' ends are consequences.
 [[nodiscard]] bool has_aborted(std::string_view text) noexcept;
 
-/// The last call of a rank that has ended, from its recorder under one of `roots`: node-local folders such as
-/// /dev/shm/aml-dist-1000. Call it with the rights of `user`, not as root, because the path belongs to the user. Every
-/// folder of the path and the file must belong to `user` and must not be a symbolic link. nullopt: none was found.
-/// `source`: only of this library's recorder; empty: of any.
-[[nodiscard]] std::optional<std::string> last_call_of(std::span<const std::string> roots, unsigned user,
-                                                      std::string_view step, std::uint32_t rank,
-                                                      std::string_view source = {});
+/// The recorders of a rank that has ended, under `roots`: node-local folders such as /dev/shm/aml-dist-1000. Call it
+/// with the rights of `user`, not as root, because the path belongs to the user. Every folder of the path and the file
+/// must belong to `user` and must not be a symbolic link. `source`: only this library's recorder; empty: any.
+[[nodiscard]] std::vector<Recording> recordings_of(std::span<const std::string> roots, unsigned user,
+                                                   std::string_view step, std::uint32_t rank,
+                                                   std::string_view source = {});
+
+/// The last call of a rank, by the one of its recorders that has the newest; nullopt: no recorder has a call.
+[[nodiscard]] std::optional<std::string> last_call_of(std::span<const Recording> recordings);
 
 }  // namespace amldist::trace

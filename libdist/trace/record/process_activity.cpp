@@ -1,10 +1,12 @@
 #include "trace/record/process_activity.hpp"
 
+#include <dirent.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <memory>
 #include <string_view>
 
 #include "base/os/whole_file.hpp"
@@ -16,9 +18,11 @@ namespace {
 
 using text::concat;
 
-/// A poll every few milliseconds takes a hundredth of a processor; the threads of a framework that idles, less. On a
-/// node with far more processes than processors one that computes may have no more than this.
+/// A poll every few milliseconds takes a hundredth of a processor; the threads of a framework that idles, less.
 constexpr std::uint32_t least_processor_tenths = 1;
+/// On a node with far more threads than processors one that computes may get less, but it waits for a processor all the
+/// time. A poll waits for one, too, now and then.
+constexpr std::uint32_t least_runnable_tenths = 5;
 constexpr std::uint64_t least_io_per_second = 100'000;
 constexpr std::uint64_t bytes_per_mb = 1'000'000;
 
@@ -56,6 +60,22 @@ std::uint64_t io_of(pid_t process) {
   return bytes;
 }
 
+/// How long the threads of a process have waited for a processor. Of many, some are read.
+std::uint64_t starved_ns_of(pid_t process, std::size_t& most_threads) {
+  constexpr std::uint64_t longest = 1ULL << 60;
+  std::uint64_t starved = 0;
+  const std::string tasks = concat({"/proc/", std::to_string(process), "/task"});
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(tasks.c_str()), &::closedir);
+  while (const dirent* const entry = folder && most_threads > 0 ? ::readdir(folder.get()) : nullptr) {
+    if (entry->d_name[0] == '.') continue;
+    --most_threads;
+    const std::string content = read_file_start(concat({tasks, "/", entry->d_name, "/schedstat"}), 128);
+    const auto words = text::split(content, ' ');  // nanoseconds in use, nanoseconds of waiting, turns
+    if (words.size() > 1) starved += text::to_number(words[1], longest).value_or(0);
+  }
+  return starved;
+}
+
 Obstacle obstacle_of(const ProcessStat& process) {
   if (process.state == 'R') return Obstacle::processor;
   if (process.state == 'D') return Obstacle::file_system;
@@ -76,7 +96,10 @@ ActivityTotals totals_of(pid_t process, const ProcessTable& all) {
   const auto ticks_per_s = static_cast<std::uint64_t>(std::max(1L, ::sysconf(_SC_CLK_TCK)));
   ActivityTotals totals;
   totals.at_ms = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count();
+  constexpr std::uint64_t ns_per_ms = 1'000'000;
+  std::size_t most_threads = 512;
   for (const ProcessStat& each : all.family_of(process)) {
+    totals.starved_ms += starved_ns_of(each.id, most_threads) / ns_per_ms;
     totals.cpu_ms += each.cpu_ticks * ms_per_s / ticks_per_s;
     totals.io_bytes += io_of(each.id);
     if (each.id != process) ++totals.children;
@@ -87,7 +110,7 @@ ActivityTotals totals_of(pid_t process, const ProcessTable& all) {
 
 bool Activity::is_busy() const noexcept {
   return processor_tenths >= least_processor_tenths || io_per_second >= least_io_per_second ||
-         obstacle != Obstacle::none;
+         processor_tenths + starved_tenths >= least_runnable_tenths || obstacle != Obstacle::none;
 }
 
 Activity activity_between(const ActivityTotals& earlier, const ActivityTotals& later) noexcept {
@@ -98,9 +121,12 @@ Activity activity_between(const ActivityTotals& earlier, const ActivityTotals& l
   const auto grown = [](std::uint64_t from, std::uint64_t to) { return to > from ? to - from : 0; };
   const auto ms = static_cast<std::uint64_t>(std::max<std::int64_t>(later.at_ms - earlier.at_ms, 0));
   if (ms == 0) return activity;
-  constexpr std::uint64_t most_processors_tenths = 1'000'000;
-  activity.processor_tenths =
-      static_cast<std::uint32_t>(std::min(grown(earlier.cpu_ms, later.cpu_ms) * 10 / ms, most_processors_tenths));
+  const auto tenths_of = [&](std::uint64_t from, std::uint64_t to) {
+    constexpr std::uint64_t most = 1'000'000;
+    return static_cast<std::uint32_t>(std::min(grown(from, to) * 10 / ms, most));
+  };
+  activity.processor_tenths = tenths_of(earlier.cpu_ms, later.cpu_ms);
+  activity.starved_tenths = tenths_of(earlier.starved_ms, later.starved_ms);
   activity.io_per_second = grown(earlier.io_bytes, later.io_bytes) / ms * 1000;
   return activity;
 }
@@ -121,7 +147,8 @@ std::string describe(const Activity& activity) {
     return concat({"it reads and writes (", children, tenths(per_s), " MB/s)"});
   }
   if (activity.obstacle == Obstacle::file_lock) return "it waits for a lock on a file";
-  if (activity.obstacle == Obstacle::processor) return "it waits for a processor";
+  if (activity.obstacle == Obstacle::processor || activity.starved_tenths >= least_runnable_tenths)
+    return "it waits for a processor";
   if (activity.obstacle == Obstacle::input) return "it waits for data from a socket";
   if (activity.obstacle == Obstacle::file_system) return "it waits for a file system";
   return {};

@@ -28,6 +28,7 @@ struct ActivityTotals {
   std::uint64_t io_bytes = 0;  ///< by read(2), write(2) and their like
   std::uint32_t children = 0;  ///< descendants that live
   Obstacle obstacle = Obstacle::none;
+  std::uint64_t starved_ms = 0;  ///< that its threads could have run and others did
 
   friend bool operator==(const ActivityTotals&, const ActivityTotals&) = default;
 };
@@ -41,6 +42,7 @@ struct Activity {
   std::uint64_t io_per_second = 0;     ///< bytes
   std::uint32_t children = 0;
   Obstacle obstacle = Obstacle::none;
+  std::uint32_t starved_tenths = 0;  ///< threads that could run and did not, on average: 10 is one
 
   /// Whether it does something, or waits for a thing that is no rank. A process that only polls does not.
   [[nodiscard]] bool is_busy() const noexcept;

@@ -22,7 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "calls/data_type.hpp"
+#include "calls/call.hpp"
 
 namespace amldist::trace::recorder_format {
 
@@ -136,6 +136,13 @@ inline constexpr std::uint16_t first_shared_tag = 0x8000;
 inline constexpr std::uint16_t any_tag = 0xffff;
 /// A peer that may be any member.
 inline constexpr std::int32_t any_peer = -2;
+
+/// The root or peer of one of libamldist's calls; -1: it has none.
+[[nodiscard]] constexpr std::int32_t peer_of(const calls::Call& call) noexcept {
+  const bool is_from_any = call.operation == calls::Operation::recv && call.root == calls::Call::any_source;
+  if (is_from_any) return any_peer;
+  return has_root(call.operation) || is_point_to_point(call.operation) ? call.root : -1;
+}
 
 /// Whether all members make this call. A send or receive concerns two of them.
 [[nodiscard]] constexpr bool is_collective(calls::Operation operation) noexcept {

@@ -35,7 +35,7 @@ class LastCall : public ::testing::Test {
   std::optional<std::string> read(std::string_view step = "42.0", std::uint32_t rank = 2, int uid_offset = 0,
                                   std::string_view source = {}) {
     const std::array<std::string, 2> roots = {"/nonexistent", root_.path()};
-    return last_call_of(roots, ::geteuid() + static_cast<unsigned>(uid_offset), step, rank, source);
+    return last_call_of(recordings_of(roots, ::geteuid() + static_cast<unsigned>(uid_offset), step, rank, source));
   }
 
   ScratchFolder root_;

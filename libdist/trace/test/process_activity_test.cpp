@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -125,6 +126,28 @@ TEST(ProcessActivity, OneThatGetsFewTurnsIsBusyAllTheSame) {
   EXPECT_TRUE(activity.is_busy());
   EXPECT_EQ(describe(activity), "it waits for a processor");
   EXPECT_TRUE(activity_between({1000, 500, 0, 0, Obstacle::processor}, {2000, 540, 0, 0}).is_busy());
+}
+
+TEST(ProcessActivity, OneThatGetsNoTurnsIsBusyAllTheSame) {
+  const auto starved = [](std::uint64_t ms) {
+    return activity_between({.at_ms = 1000, .starved_ms = 700}, {.at_ms = 2000, .starved_ms = 700 + ms});
+  };
+  EXPECT_EQ(describe(starved(900)), "it waits for a processor");
+  EXPECT_FALSE(starved(200).is_busy()) << "a poll waits for a processor, too";
+}
+
+TEST(ProcessActivity, ThreadsThatShareAProcessorWaitForIt) {
+  const Child child([] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &one);
+    ::sched_setaffinity(0, sizeof one, &one);
+    constexpr int many = 16;  // of which each gets few turns
+    for (int i = 0; i < many; ++i) std::thread(compute).detach();
+    ::pause();
+  });
+  const auto is_starved = [](const Activity& each) { return each.starved_tenths >= 50; };
+  EXPECT_TRUE(is_starved(child.activity(is_starved)));
 }
 
 TEST(ProcessActivity, TotalsMayShrink) {

@@ -25,11 +25,9 @@ std::string name_of(const RankState& rank) {
 // ---- the ranks' answers as recordings ----
 trace::CallRecord record_of(const calls::Call& call, State state, std::uint32_t digest = 0) {
   trace::CallRecord record;
-  const bool is_from_any = call.operation == Operation::recv && call.root == calls::Call::any_source;
   record.sequence = call.sequence;
   record.bytes = call.count * size_of(call.type);
-  if (has_root(call.operation) || is_point_to_point(call.operation)) record.peer = call.root;
-  if (is_from_any) record.peer = trace::recorder_format::any_peer;
+  record.peer = trace::recorder_format::peer_of(call);
   record.state = state;
   record.operation = call.operation;
   record.type = call.type;

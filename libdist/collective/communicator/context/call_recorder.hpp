@@ -18,10 +18,9 @@ class CallRecorder final : public CallObserver {
   [[nodiscard]] std::uint32_t communicator() const noexcept { return slot_; }
 
   [[nodiscard]] Ticket begin(const calls::Call& call, std::uint64_t began) override {
-    const bool has_peer = has_root(call.operation) || is_point_to_point(call.operation);
     if (recorder_ == nullptr) return 0;
     return recorder_->begin({call.operation, call.type, call.redop, slot_, call.sequence,
-                             call.count * size_of(call.type), has_peer ? call.root : -1},
+                             call.count * size_of(call.type), trace::recorder_format::peer_of(call)},
                             began);
   }
   void complete(Ticket ticket) override {
