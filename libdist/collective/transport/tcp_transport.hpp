@@ -4,6 +4,7 @@
 
 #include <sys/uio.h>
 
+#include <atomic>
 #include <optional>
 #include <span>
 #include <vector>
@@ -68,6 +69,7 @@ class TcpTransport final : public Transport {
   const world::CommWatch& watch_;
   const std::uint64_t id_;
   FileDescriptor interrupted_;
+  std::atomic<bool> is_interrupted_ = false;  ///< the descriptor has been written, and not read
   std::vector<FileDescriptor> connections_;  // by rank
   std::vector<std::optional<Codes>> codes_;  // by rank
   const std::size_t code_bytes_;             // appended to a message

@@ -4,7 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 OWN = "aml-dist"
@@ -26,6 +26,10 @@ class Program:
 
     def command(self, ranks: int, *arguments: str) -> list[str]:
         return [*(str(ranks) if word == "RANKS" else word for word in self.launcher), str(self.file), *arguments]
+
+    def behind(self, wrap: str) -> "Program":
+        """The same, with these words in front of it."""
+        return replace(self, launcher=(*self.launcher, *wrap.split()))
 
     def lines(self, ranks: int, *arguments: str, seconds: int = 100) -> list[list[str]] | None:
         """The words of each line that rank 0 printed; None if it took too long, which is said. Another failure ends
