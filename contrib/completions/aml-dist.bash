@@ -77,7 +77,7 @@ _aml_dist() {
     if [[ ${COMP_WORDS[1]} == trace ]]; then
         case $previous in
         --last) ;;
-        --format) mapfile -t COMPREPLY < <(compgen -W 'text json openmetrics nodeverdict' -- "$current") ;;
+        --format) mapfile -t COMPREPLY < <(compgen -W 'text json openmetrics' -- "$current") ;;
         --svg | --waits-svg) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
         --export-fr) mapfile -t COMPREPLY < <(compgen -d -- "$current") ;;
         *) mapfile -t COMPREPLY < <(compgen -W '--last --svg --waits-svg --json --format --stacks --watch --export-fr --help' -- "$current"; compgen -f -- "$current") ;;
@@ -107,14 +107,16 @@ _aml_dist() {
 
     if [[ ${COMP_WORDS[1]} == check ]]; then flags=$check_flags; fi
     case $previous in
-    --policy) mapfile -t COMPREPLY < <(compgen -W 'require prefer off' -- "$current") ;;
+    --policy | --health) mapfile -t COMPREPLY < <(compgen -W 'require prefer off' -- "$current") ;;
+    --format) mapfile -t COMPREPLY < <(compgen -W 'text json openmetrics nodeverdict' -- "$current") ;;
+    --unknown) mapfile -t COMPREPLY < <(compgen -W 'warn fail' -- "$current") ;;
     --sysfs-root | --dev-root) mapfile -t COMPREPLY < <(compgen -d -- "$current") ;;
     --sku | --wait | --timeout | --port) ;;
     --mpi) mapfile -t COMPREPLY < <(compgen -W 'pmix none' -- "$current") ;;
     --framework) mapfile -t COMPREPLY < <(compgen -W "$frameworks" -- "$current") ;;
     --launcher) mapfile -t COMPREPLY < <(compgen -W 'srun torchrun torch.distributed.launch' -- "$current") ;;
     --distribution | -m) mapfile -t COMPREPLY < <(compgen -W 'block cyclic plane=' -- "$current") ;;
-    --hostfile | --svg | --env-file | --sku-table | --baseline | --kernel-log) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+    --hostfile | --svg | --env-file | --sku-table | --baseline | --kernel-log | --site-file) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
     --env | --nodelist | --tasks-per-node | --mapping | --task | --gpus-per-node | --cluster | --job | --step | --restart | \
         --port-range) ;;
     *)
