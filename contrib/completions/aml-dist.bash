@@ -37,7 +37,7 @@ _aml_dist() {
     local frameworks='torch lightning transformers accelerate deepspeed ignite horovod mpi mpi4py tensorflow keras jax ray gloo nccl amldist torch-amldist gpus'
     [[ ${COMP_WORDS[1]-} != doctor ]] || flags="${flags/--svg/} $doctor"
     local check_flags='--policy --sku --sku-table --sysfs-root --dev-root --baseline --kernel-log --wait --timeout --port
-        --pairs --bandwidth --bench --exclude --no-verbs --format --health --site-file --unknown --list-sku --json --quiet --verbose --help'
+        --pairs --bandwidth --bench --record --exclude --no-verbs --format --health --site-file --unknown --list-sku --json --quiet --verbose --help'
     COMPREPLY=()
     ((COMP_CWORD == 0)) || previous=${COMP_WORDS[COMP_CWORD - 1]}
     if ((COMP_CWORD == 1)); then

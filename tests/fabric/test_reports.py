@@ -10,7 +10,7 @@ from test_corpus import OF_ANY_PORT, OF_CLOUD_INFINIBAND, OF_CLOUD_ROCE, OF_INFI
 from trees import InfiniBand
 
 MACHINES = {shape.name: shape for shape in shapes_reports.healthy()}
-EACH = 8  # faults of a machine, alone and in pairs: over all machines each fault comes up many times
+EACH = 4  # faults of a machine, alone and in pairs: over all machines each fault comes up many times
 
 
 def faults_of(shape) -> dict:

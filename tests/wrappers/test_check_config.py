@@ -44,7 +44,7 @@ WRONG_VALUES = {
     "suffix": "the end of a host name", "rdma": "require, prefer or off", "rdma.gpu": "require, prefer or off",
     "rdma_pairs": "off, ring, log or all", "health": "require, prefer or off", "trace": "on or off", "hang": "seconds",
     "unknown": "warn or fail", "secret": "require or prefer", "job_comment": "on or off", "default.gpu": "a kind",
-    "rdma_helper": "absolute path", "trace_libraries": "absolute path",
+    "site_check.nhc": "exit, status or nodeverdict", "rdma_helper": "absolute path", "trace_libraries": "absolute path",
 }
 
 
@@ -72,6 +72,11 @@ def test_every_setting_of_the_sample_is_known(check):
     ("interface=nothere0", None, "this machine has no such interface"),
     ("rdma_helper=/nowhere/aml-dist", None, "is not a program that can be run"),
     ("trace_libraries=/nowhere", None, "is not a folder"),
+    ("site_check=exit /bin/true", 1, "needs a name behind 'site_check.'"),
+    ("site_chek.nhc=exit /bin/true", 1, "is unknown (did you mean 'site_check.nhc'?)"),
+    ("site_check.nhc=exit /nowhere/nhc", None, "is not a program that can be run"),
+    ("site_check.nhc=exit /etc", None, "is not a program that can be run"),
+    ("health=require\nsite_check.nhc=exit,60 /bin/true", None, "waits 10 s at most"),
     ("rdma_pairs=log", None, "no effect while rdma= is off"),
     ("rdma_sku=Standard_ND96isr_H100_v5", None, "no effect while rdma= and health= are off"),
     ("unknown=fail", None, "no effect while"),
@@ -81,6 +86,33 @@ def test_every_setting_of_the_sample_is_known(check):
 def test_a_mistake_is_found(check, content, line, words):
     findings = check("site.conf", content)
     assert [each for each in findings if each["line"] == line and words in each["problem"]], findings
+
+
+@pytest.mark.parametrize("line", ["site_check.nhc=exit /bin/true", "health=require\nsite_check.nhc=status,60,root /bin/true -q"])
+def test_a_right_tool_of_the_site_is_fine(check, line):
+    assert not check("site.conf", line)
+
+
+def test_a_program_that_others_may_change_is_not_for_root(check, tmp_path):
+    tool = tmp_path / "tool"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o777)
+    assert [each for each in check("site.conf", f"site_check.x=exit {tool}") if "can be changed by others" in each["problem"]]
+    tool.chmod(0o755)
+    tmp_path.chmod(0o777)
+    assert [each for each in check("site.conf", f"site_check.x=exit {tool}") if "can be changed by others" in each["problem"]]
+    tmp_path.chmod(0o755)
+    assert not check("site.conf", f"site_check.x=exit {tool}")
+
+
+@pytest.mark.parametrize(("content", "line", "words"), [
+    ("a fabric=infiniband topology=/nowhere/topo.xml", 1, "topology=/nowhere/topo.xml cannot be used"),
+    ("a fabric=infiniband\nb fabric=none\nA fabric=roce", 3, "is matched by line 1, which comes first"),
+    ("ND* fabric=infiniband\nND96isr_H100_v5 fabric=infiniband devices=8", 2, "is matched by line 1, which comes first"),
+])
+def test_a_line_of_the_skus_that_cannot_have_effect(check, content, line, words):
+    assert [each for each in check("skus.conf", content) if each["line"] == line and words in each["problem"]]
+    assert not check("skus.conf", "ND96isr_H100_v5 fabric=infiniband devices=8\nND* fabric=infiniband\n*ib fabric=infiniband\n")
 
 
 def test_a_partition_that_slurm_does_not_have_is_named(check):

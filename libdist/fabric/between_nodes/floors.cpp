@@ -168,7 +168,61 @@ bool explains(const std::vector<PairResult>& all, const std::vector<PairResult>&
   return partners.size() >= 2 && hit >= static_cast<double>(pairs) * most && hit > 0;
 }
 
+/// The devices that are slow nearly everywhere, unless all are.
+std::vector<std::string> slow_rails(const std::vector<PairResult>& all, const std::vector<PairResult>& slow) {
+  constexpr double most = 0.75;
+  constexpr std::size_t least_nodes = 4;
+  struct Rail {
+    double pairs = 0;
+    double slow = 0;
+    std::set<std::uint32_t> nodes;
+  };
+  std::map<std::string, Rail> rails;
+  for (const PairResult& each : all) ++rails[each.device].pairs;
+  for (const PairResult& each : slow) {
+    Rail& rail = rails[each.device];
+    ++rail.slow;
+    rail.nodes.insert({each.from, each.to});
+  }
+  std::vector<std::string> out;
+  for (const auto& [device, rail] : rails) {
+    if (rail.nodes.size() >= least_nodes && rail.slow >= rail.pairs * most) out.push_back(device);
+  }
+  if (out.size() == rails.size()) out.clear();
+  return out;
+}
+
+/// Rails whose usual speed is far below that of the others: a floor that the fabric itself teaches. They may be meant
+/// so, as for storage, and are a warning.
+std::vector<Finding> compare_rails(const std::map<std::string, MedianSpread>& usual, std::vector<SlowPart>& slow) {
+  constexpr double share = 0.75;
+  constexpr std::size_t least_rails = 3;
+  std::vector<Finding> out;
+  for (const auto& [device, spread] : usual) {
+    std::vector<double> others;
+    for (const auto& [other, its] : usual) {
+      if (other != device && its.count >= least_measurements) others.push_back(its.median);
+    }
+    if (spread.count < least_measurements || others.size() + 1 < least_rails) continue;
+    const double median = median_of(others);
+    if (spread.median >= median * share) continue;
+    slow.push_back({SlowPart::Kind::rail, 0, 0, device});
+    out.push_back(
+        {Verdict::warn,
+         concat({"rail ", device, ": median ", shown(spread.median), " Gb/s, the other rails' ", shown(median)}),
+         "look at the switches of this rail, or name the fabric's ports with hca= in the table of SKUs"});
+  }
+  return out;
+}
+
 }  // namespace
+
+std::string name_of(const std::vector<std::string>& hosts, const SlowPart& part) {
+  if (part.kind == SlowPart::Kind::rail) return concat({"rail ", part.device});
+  return concat({name_at(hosts, part.node),
+                 part.kind == SlowPart::Kind::way ? concat({" -> ", name_at(hosts, part.other)}) : "",
+                 part.device.empty() ? "" : concat({" ", part.device})});
+}
 
 double MedianSpread::distance(double value) const noexcept { return deviation > 0 ? (value - median) / deviation : 0; }
 
@@ -186,6 +240,10 @@ MedianSpread median_spread_of(std::vector<double> values) {
 std::vector<SlowPart> locate(const std::vector<PairResult>& all, const std::vector<PairResult>& slow) {
   std::vector<PairResult> left = slow;
   std::vector<SlowPart> out;
+  for (const std::string& rail : slow_rails(all, slow)) {
+    out.push_back({SlowPart::Kind::rail, 0, 0, rail});
+    std::erase_if(left, [&rail](const PairResult& each) { return each.device == rail; });
+  }
   // The suspect with most slow pairs first: its partners are then no longer suspected because of them.
   while (!left.empty()) {
     std::map<std::uint32_t, std::size_t> blame;
@@ -256,16 +314,19 @@ SpeedChecks judge_speed(const std::vector<std::string>& hosts, const std::vector
     }
     if (auto finding = latency_finding(hosts, each, time)) times.push_back(std::move(*finding));
   }
+  std::vector<SlowPart> rails;
+  for (Finding& each : compare_rails(usual_speed, rails)) speeds.push_back(std::move(each));
   if (speeds.empty()) speeds.push_back({Verdict::pass, summary(measured, &PairResult::gbps, "Gb/s"), ""});
   if (times.empty()) times.push_back({Verdict::pass, summary(measured, &PairResult::latency_us, "us"), ""});
   out.bandwidth = join_findings("ib.bandwidth", speeds, "");
   out.latency = join_findings("ib.latency", times, "");
   out.slow = locate(measured, slow);
+  for (SlowPart& each : rails) {
+    if (std::ranges::find(out.slow, each) == out.slow.end()) out.slow.push_back(std::move(each));
+  }
   std::string blamed;
   for (const SlowPart& part : out.slow) {
-    blamed += concat({blamed.empty() ? "slow: " : ", ", name_at(hosts, part.node),
-                      part.kind == SlowPart::Kind::way ? concat({" -> ", name_at(hosts, part.other)}) : "",
-                      part.device.empty() ? "" : concat({" ", part.device})});
+    blamed += concat({blamed.empty() ? "slow: " : ", ", name_of(hosts, part)});
   }
   if (!blamed.empty()) out.bandwidth.evidence = concat({printable(blamed, 200), "; ", out.bandwidth.evidence});
   return out;
@@ -273,7 +334,9 @@ SpeedChecks judge_speed(const std::vector<std::string>& hosts, const std::vector
 
 std::string exclusion(const std::vector<std::string>& hosts, const std::vector<SlowPart>& slow) {
   std::set<std::uint32_t> nodes;
-  for (const SlowPart& part : slow) nodes.insert(part.kind == SlowPart::Kind::way ? part.other : part.node);
+  for (const SlowPart& part : slow) {
+    if (part.kind != SlowPart::Kind::rail) nodes.insert(part.kind == SlowPart::Kind::way ? part.other : part.node);
+  }
   std::string out;
   for (const std::uint32_t node : nodes) out += concat({out.empty() ? "" : ",", name_at(hosts, node)});
   return out;

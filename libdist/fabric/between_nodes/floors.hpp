@@ -29,13 +29,14 @@ struct MedianSpread {
 /// Fewer measurements say too little about what is usual.
 inline constexpr std::size_t least_measurements = 6;
 
-/// Something slow: a node with all of its ports, one port of a node, or only the connection between two nodes.
+/// Something slow: a node with all of its ports, one port of a node, only the connection between two nodes, or a rail,
+/// the ports of one name on most nodes.
 struct SlowPart {
-  enum class Kind { node, port, way };
+  enum class Kind { node, port, way, rail };
   Kind kind = Kind::way;
-  std::uint32_t node = 0;
+  std::uint32_t node = 0;   ///< unless it is a rail
   std::uint32_t other = 0;  ///< of a connection
-  std::string device;       ///< of a port or a connection
+  std::string device;       ///< of a port, a connection or a rail
 
   friend bool operator==(const SlowPart&, const SlowPart&) = default;
 };
@@ -56,13 +57,17 @@ struct SpeedChecks {
 [[nodiscard]] Check judge_gpudirect(const std::vector<std::string>& hosts, const std::vector<PairResult>& pairs,
                                     double floor_gbps);
 
-/// The fewest parts that explain why these pairs, and no others of `all`, are slow. With two partners or more, a node
+/// "node3", "node3 mlx5_1:1", "node3 -> node7 mlx5_1:1", "rail mlx5_1:1".
+[[nodiscard]] std::string name_of(const std::vector<std::string>& hosts, const SlowPart& part);
+
+/// The fewest parts that explain why these pairs, and no others of `all`, are slow. A device that is slow on most of
+/// four nodes or more, where another device is not, is a slow rail. With two partners or more, a node
 /// most of whose pairs are slow is at fault, else a port, else a node or port that is slow in one direction; else only
 /// the connection is known.
 [[nodiscard]] std::vector<SlowPart> locate(const std::vector<PairResult>& all, const std::vector<PairResult>& slow);
 
-/// "node3,node7": for sbatch --exclude, from slow parts and pairs that failed; may be empty. Of a slow connection the
-/// second node is named, because excluding either avoids it.
+/// "node3,node7": for sbatch --exclude, from slow parts and pairs that failed; may be empty. A rail is no node's. Of a
+/// slow connection the second node is named, because excluding either avoids it.
 [[nodiscard]] std::string exclusion(const std::vector<std::string>& hosts, const std::vector<SlowPart>& slow);
 
 }  // namespace amldist::fabric

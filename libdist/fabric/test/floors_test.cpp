@@ -107,6 +107,39 @@ TEST(Floors, AWayBetweenTwoHealthyNodesIsNamedAsThat) {
   EXPECT_EQ(exclusion(hosts_of(16), verdict.slow), "node8");
 }
 
+TEST(Floors, ARailThatIsSlowOnMostNodesIsNamedAndNoNodeIs) {
+  for (const std::uint32_t nodes : {8U, 64U, 1024U}) {
+    const auto pairs = measure(nodes, [](const PairResult& each) { return each.device == "mlx5_1:1" ? 0.5 : 1; });
+    const auto verdict = judge_speed(hosts_of(nodes), pairs, 300);
+    EXPECT_EQ(verdict.slow, std::vector<SlowPart>({{SlowPart::Kind::rail, 0, 0, "mlx5_1:1"}})) << nodes;
+    EXPECT_EQ(verdict.bandwidth.evidence.find("slow: rail mlx5_1:1;"), 0U) << verdict.bandwidth.evidence;
+    EXPECT_EQ(exclusion(hosts_of(nodes), verdict.slow), "");
+  }
+}
+
+TEST(Floors, ASlowRailAndASlowNodeAreBothNamed) {
+  const auto pairs = measure(
+      64, [](const PairResult& each) { return each.device == "mlx5_1:1" || each.from == 9 || each.to == 9 ? 0.5 : 1; });
+  const auto verdict = judge_speed(hosts_of(64), pairs, 300);
+  ASSERT_EQ(verdict.slow.size(), 2U);
+  EXPECT_EQ(name_of(hosts_of(64), verdict.slow[0]), "rail mlx5_1:1");
+  EXPECT_EQ(exclusion(hosts_of(64), verdict.slow), "node10");
+}
+
+TEST(Floors, WithoutAFloorTheOtherRailsTeachWhatIsUsual) {
+  std::vector<PairResult> pairs;
+  for (const PairResult& each : measure(16, [](const PairResult&) { return 1; })) {
+    for (std::size_t rail = 0; rail < 4; ++rail) {
+      pairs.push_back(each);
+      pairs.back().device = "mlx5_" + std::to_string(rail) + ":1";
+      if (rail == 2) pairs.back().gbps /= 2;
+    }
+  }
+  const auto verdict = judge_speed(hosts_of(16), pairs, 0);
+  EXPECT_EQ(verdict.slow, std::vector<SlowPart>({{SlowPart::Kind::rail, 0, 0, "mlx5_2:1"}}));
+  EXPECT_EQ(verdict.bandwidth.verdict, Verdict::warn) << verdict.bandwidth.evidence;
+}
+
 TEST(Floors, TwoSlowNodesAreBothFound) {
   const auto pairs = measure(64, [](const PairResult& each) {
     return each.from == 9 || each.to == 9 || each.from == 40 || each.to == 40 ? 0.6 : 1;

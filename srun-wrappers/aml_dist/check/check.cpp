@@ -384,6 +384,10 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
   command->add_flag(
       "--bench", options.bench,
       "Measure bandwidth and latency of each port, between the nodes of a step as with --pairs, or to itself");
+  command
+      ->add_option("--record", options.record, "With --bench: keep what is slow in this file, and say how often it was")
+      ->type_name("FILE")
+      ->needs("--bench");
   command->add_flag(
       "--exclude", options.exclude,
       "In a step: print the nodes that are slow or fail a check, for --exclude of the next, and nothing else");

@@ -29,6 +29,7 @@ struct CheckOptions {
   std::uint32_t port = 0;          ///< --port N: where the nodes of a step meet; 0: reserved, or from job and step
   bool pairs = false;              ///< --pairs: neighbours at every power of two
   bool bench = false;              ///< --bench: measure bandwidth and latency between the nodes, or of one to itself
+  std::string record;              ///< --record FILE: what was slow in earlier measurements
   bool exclude = false;            ///< --exclude: print the nodes that are slow or broken, and nothing else
   bool bandwidth = false;          ///< --bandwidth: measure, and expect 90 % of the rate
   bool verbose = false;            ///< --verbose: progress of a step's rounds

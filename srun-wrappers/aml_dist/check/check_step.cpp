@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "aml_dist/check/slow_record.hpp"
 #include "base/text/hostlist.hpp"
 #include "base/text/text.hpp"
 #include "fabric/between_nodes/ring_test.hpp"
@@ -95,11 +96,22 @@ double floor_of(const fabric::CheckRequest& request) {
   return request.sku && request.sku->bandwidth ? static_cast<double>(*request.sku->bandwidth) : 0;
 }
 
-void add_speed(StepReport& step, double floor_gbps) {
+/// Puts what the record says of the slow parts before the measurements.
+void add_record(const std::vector<std::string>& hosts, fabric::SpeedChecks& speed, const std::string& record,
+                const std::string& own_step) {
+  std::vector<std::string> slow;
+  slow.reserve(speed.slow.size());
+  for (const fabric::SlowPart& each : speed.slow) slow.push_back(fabric::printable(name_of(hosts, each), 200));
+  const std::string told = record_slow(record, slow, own_step);
+  if (!told.empty()) speed.bandwidth.evidence = concat({told, "; ", speed.bandwidth.evidence});
+}
+
+void add_speed(StepReport& step, double floor_gbps, const std::string& record, const std::string& own_step) {
   std::vector<std::string> hosts;
   hosts.reserve(step.nodes.size());
   for (const fabric::NodeSummary& node : step.nodes) hosts.push_back(node.host);
   fabric::SpeedChecks speed = fabric::judge_speed(hosts, step.pairs, floor_gbps);
+  if (!record.empty()) add_record(hosts, speed, record, own_step);
   step.report.checks.push_back(std::move(speed.bandwidth));
   step.report.checks.push_back(std::move(speed.latency));
   step.report.checks.push_back(fabric::judge_gpudirect(hosts, step.pairs, floor_gbps));
@@ -191,7 +203,7 @@ Result<StepOutcome> verify_step(const StepContext& context, const CheckOptions& 
     auto whole = assemble(*said, std::move(pairs), request.policy);
     if (!whole) return whole.error();
     out.whole = std::move(*whole);
-    if (options.bench) add_speed(*out.whole, floor_of(request));
+    if (options.bench) add_speed(*out.whole, floor_of(request), options.record, context.own.step);
     out.verdict = out.whole->report.verdict();
   }
   const auto verdict = exchange->round({false, {0}}, to_string(out.verdict));

@@ -9,6 +9,7 @@
 #include "aml_dist/check_config/policy_checks.hpp"
 #include "base/os/whole_file.hpp"
 #include "base/text/text.hpp"
+#include "fabric/checks/topology_file.hpp"
 #include "fabric/sku/sku_table.hpp"
 #include "launch/site/plugstack.hpp"
 #include "launch/site/site_policy.hpp"
@@ -86,6 +87,31 @@ void follow_config(const launch::PluginLine& line, Findings& findings) {
                  "create it, or write config_optional= if it may be absent");
 }
 
+/// The line that an entry of the table comes from: what follows the last colon of its source.
+std::size_t line_of(const fabric::Sku& sku) {
+  return text::to_number(std::string_view(sku.source).substr(sku.source.rfind(':') + 1), 1'000'000).value_or(0);
+}
+
+/// Lines that are right by themselves, and name a file that is not there or a name that an earlier line takes.
+void check_skus_of(const fabric::SkuTable& table, Findings& findings) {
+  const std::vector<fabric::Sku> all = table.all();
+  for (const fabric::Sku& sku : all) {
+    const auto taken = table.find(sku.name);
+    if (taken && taken->source != sku.source)
+      findings.warn(
+          line_of(sku),
+          concat({quote(sku.name), " is matched by line ", std::to_string(line_of(*taken)), ", which comes first"}),
+          "put the narrower name first, or remove one of them");
+    if (sku.topology.empty()) continue;
+    const auto content = read_whole_file(sku.topology, fabric::longest_topology);
+    const auto read =
+        content ? fabric::parse_topology(*content) : Result<std::vector<fabric::PlacedFunction>>(content.error());
+    if (!read)
+      findings.error(line_of(sku), concat({"topology=", sku.topology, " cannot be used: ", read.error().message}),
+                     "if only the compute nodes have it, run this command on one of them");
+  }
+}
+
 }  // namespace
 
 FileKind kind_of_file(const std::string& path) {
@@ -155,7 +181,9 @@ bool examine_sku_table(const std::string& path, Findings& findings) {
     findings.error(0, concat({"cannot be read: ", content.error().message}), "use a regular file of at most 64 KiB");
     return true;
   }
-  for (const fabric::SkuFault& fault : fabric::SkuTable().add(*content, path)) findings.error(fault.line, fault.wrong);
+  fabric::SkuTable table;
+  for (const fabric::SkuFault& fault : table.add(*content, path)) findings.error(fault.line, fault.wrong);
+  check_skus_of(table, findings);
   return true;
 }
 

@@ -488,6 +488,16 @@ def test_a_slow_node_is_found_and_its_name_is_for_exclude(cluster, four_healthy,
     assert text.status == 1 and "node3" in text.out.split()[0].split(","), str(text)
 
 
+def test_the_record_says_how_often_a_node_was_slow(cluster, four_healthy, workdir):
+    wrap = on_one_node(workdir, "node3", "FAKE_VERBS_SLOW=1500000")
+    record = workdir / "record"
+    record.write_text("2026-11-02T10:00:00Z\tnode3\t17.0\n2026-11-03T10:00:00Z\tnode3\t18.0\n2026-11-03T10:00:00Z\tnode3\t18.0\nnot a line\n")
+    done, report = check_step(cluster, four_healthy, workdir, "--bench", "--record", str(record), srun=wrap, FAKE_VERBS_SLOW="300000")
+    evidence = by_id(report)["ib.bandwidth"]["evidence"]
+    assert done.status == 1 and evidence.startswith("node3: the 3rd time since 2026-11-02; slow: node3"), evidence
+    assert len(record.read_text().splitlines()) == 5 and record.read_text().splitlines()[-1].split("\t")[1] == "node3"
+
+
 def test_nothing_slow_is_nothing_to_exclude(cluster, four_healthy, workdir):
     done = cluster.run(f"srun -N2 --ntasks-per-node=1 {TOOL} check --policy require --timeout 8 --bench --exclude",
                        env=four_healthy.environment(FAKE_VERBS_SHARED=str(workdir)))
