@@ -341,17 +341,22 @@ struct MadeCall {
   Signature signature;
 };
 
-/// The first calls with one number on which members differ, of those that not all have ended; empty: they agree.
-std::vector<MadeCall> first_difference(const Group& group) {
-  std::uint64_t first_open = std::numeric_limits<std::uint64_t>::max();
+/// The number of the first call that not all have ended.
+std::uint64_t first_open(const Group& group) {
+  std::uint64_t first = std::numeric_limits<std::uint64_t>::max();
   for (const Member& member : group) {
     const bool in_it = member.blocking != nullptr && member.blocking->state != State::completed;
-    first_open = std::min(first_open, in_it ? member.blocking->sequence : member.entered() + 1);
+    first = std::min(first, in_it ? member.blocking->sequence : member.entered() + 1);
   }
+  return first;
+}
+
+/// The first calls with one number, from `first` on, on which members differ; empty: they agree.
+std::vector<MadeCall> first_difference(const Group& group, std::uint64_t first) {
   std::vector<MadeCall> calls;
   for (const Member& member : group) {
     for (const CallRecord* const call : member.calls) {
-      if (call->sequence >= first_open || call->digest != 0) calls.push_back({&member, call, signature_of(*call)});
+      if (call->sequence >= first || call->digest != 0) calls.push_back({&member, call, signature_of(*call)});
     }
   }
   std::ranges::stable_sort(calls, {}, [](const MadeCall& made) { return made.call->sequence; });
@@ -395,8 +400,8 @@ std::optional<Signature> right_signature(const std::vector<MadeCall>& calls, con
 }
 
 /// The stall at the first call on which members differ. Whatever came after it is a consequence.
-std::optional<Stall> differing_stall(const Group& group, const Step& step) {
-  const auto calls = first_difference(group);
+std::optional<Stall> differing_stall(const Group& group, const Step& step, std::uint64_t first) {
+  const auto calls = first_difference(group, first);
   if (calls.empty()) return std::nullopt;
   const auto right = right_signature(calls, step);
   const auto example = right ? std::ranges::find(calls, *right, &MadeCall::signature) : calls.begin();
@@ -428,9 +433,14 @@ std::optional<Stall> unended_stall(const Group& group, const Step& step) {
 }
 
 std::optional<Stall> collective_stall(const Group& group, const Step& step) {
-  auto stall = differing_stall(group, step);
+  auto stall = differing_stall(group, step, first_open(group));
   if (!stall) stall = unended_stall(group, step);
   if (!stall) return std::nullopt;
+  // MPI may end a call whose sizes differ, and get stuck in a later one.
+  const auto is_slow = [](const MissingRank& each) { return each.why == Why::slow; };
+  if (std::ranges::all_of(stall->missing, is_slow) && !ends_are_unknown(*group.front().recording)) {
+    if (auto earlier = differing_stall(group, step, 0)) stall = std::move(earlier);
+  }
   std::ranges::sort(stall->missing, {}, &MissingRank::rank);
   add_waiting(group, *stall);
   if (stall->since_ns == 0) stall->since_ns = stall->call.begin_ns();

@@ -72,6 +72,24 @@ TEST(HangDiagnosis, NamesBothRootsWhereTheyDiffer) {
       << sentence(diagnosis->stall);
 }
 
+TEST(HangDiagnosis, OfARankThatIsStuckNamesTheOneWhoseSizeDifferedBefore) {
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    Recording own = calling(traced_rank(rank), calls::Operation::broadcast, 0, 0, State::completed);
+    own = calling(own, calls::Operation::broadcast, 0, 0, rank == 3 ? State::started : State::completed);
+    if (rank != 3) own = calling(own, calls::Operation::allreduce);
+    step.push_back(own);
+  }
+  ASSERT_TRUE(diagnose_hang(step));
+  EXPECT_EQ(diagnose_hang(step)->kind, Kind::slow);
+  step[2].calls[0].bytes = 8192;
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(diagnosis->kind, Kind::wrong_call);
+  ASSERT_EQ(diagnosis->stall.missing.size(), 1U);
+  EXPECT_EQ(diagnosis->stall.missing.front().rank, 2U) << sentence(*diagnosis, 60);
+}
+
 TEST(HangDiagnosis, FollowsWaitsToTheirEnd) {
   // 0 and 1 wait for 2 and 3 in the world; 3 waits for a message of 2, who computes.
   const std::vector<Recording> step = {calling(traced_rank(0), calls::Operation::barrier),

@@ -104,7 +104,32 @@ def page_memory(end):
 def evaluate(end):
     until(lambda: (sum(range(200000)), time.sleep(0.002)), end)
 
-away = dict(tokenise=lambda end: in_children(4, end), checkpoint=write_checkpoint, lock=wait_for_lock,
+def compile_in_children(end):
+    with open(f'{folder}/unit.cpp', 'w') as file:
+        file.write('#include <bits/stdc++.h>\\nint main() { std::map<std::string, std::regex> all; return int(all.size()); }\\n')
+    until(lambda: subprocess.run(['g++', '-O2', '-c', '-o', f'{folder}/unit.o', f'{folder}/unit.cpp'], check=True), end)
+
+def in_threads(end):
+    # Natively, so that all may run at once; on one processor, beside another process, each gets little of it.
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    crowd = []
+    for _ in range(12):
+        crowd.append(os.fork())
+        if crowd[-1] == 0:
+            os.setsid()
+            spin(end)
+            os._exit(0)
+    os.nice(15)  # the crowd, which is not, takes nearly all
+    import hashlib
+    threads = [threading.Thread(target=until, args=(lambda: hashlib.pbkdf2_hmac('sha256', b'a', b'b', 50000), end)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for child in crowd:
+        os.waitpid(child, 0)
+
+away = dict(compile=compile_in_children, threads=in_threads, tokenise=lambda end: in_children(4, end), checkpoint=write_checkpoint, lock=wait_for_lock,
             download=download, debugger=in_debugger, gcore=dump_core, swap=page_memory, evaluation=evaluate)
 for _ in range(30):
     world.barrier()
@@ -114,7 +139,7 @@ world.barrier()
 print('well', world.rank)
 """
 COMPUTES = r"it (computes \(|waits for a processor)"
-BUSY = {"tokenise": COMPUTES, "checkpoint": "it (reads and writes|waits for a|computes)", "lock": "it waits for a (lock on a file|processor)",
+BUSY = {"compile": COMPUTES, "threads": COMPUTES, "tokenise": COMPUTES, "checkpoint": "it (reads and writes|waits for a|computes)", "lock": "it waits for a (lock on a file|processor)",
         "download": "it (waits for data from a socket|computes|waits for a processor)", "debugger": None, "gcore": None,
         "swap": "it (computes|waits for a)", "evaluation": COMPUTES}
 STEP = "env OMPI_MCA_mpi_yield_when_idle=1 srun --mpi=pmix -w node[1-2] -N2 -n4 --ntasks-per-node=2 --aml-dist=mpi,hang=4"
@@ -128,8 +153,9 @@ def traced(traced_libraries, cluster):
 
 @pytest.mark.parametrize("kind", BUSY)
 def test_a_rank_that_is_away_is_not_hung(cluster, pmix, traced, workdir, kind):
-    if kind == "gcore" and shutil.which("gdb") is None:
-        pytest.skip("no gdb")
+    tool = {"gcore": "gdb", "compile": "g++"}.get(kind)
+    if tool and shutil.which(tool) is None:
+        pytest.skip(f"no {tool}")
     (workdir / "program.py").write_text(PROGRAM)
     done = cluster.run(f"cd {workdir} && {STEP} /usr/bin/python3 program.py {kind} {workdir}")
     assert done.status == 0 and done.out.count("well") == 4 and not hang_lines(done) and "straggler" not in done.err, done

@@ -72,6 +72,16 @@ def test_the_ranks_of_launchers_are_watched(cluster, program, workdir):
     assert re.search(r"allreduce #6 .*: rank 2 \(local 0\) on node2 has not called it for \d+ s; 3 ranks wait", lines[0]), done
 
 
+def test_a_receive_from_any_rank_waits_for_those_that_are_idle(cluster, program, workdir):
+    """Rank 2 waits, too, so only rank 3 is to blame."""
+    receive = "library.amldist_recv_tagged(comm, data, ctypes.c_size_t(1), 7, -1, 3, None)"
+    done = cluster.run(f"cd {workdir} && srun -w node[1-2] -N2 -n4 --ntasks-per-node=2 --aml-dist=pytorch,hang=3,hang_busy=2 {program(receive, 1000)}",
+                       timeout=80)
+    lines = [line for line in done.err.splitlines() if line.startswith("aml-dist: hang: ")]
+    assert done.status == 75 and len(lines) == 1, done
+    assert "rank 3 (local 1) on node2" in lines[0] and "rank 2 (local" not in lines[0] and "3 ranks wait" in lines[0], done
+
+
 @pytest.mark.parametrize("mpi", ["none", "pmix"])
 def test_the_line_names_the_last_call_of_the_rank_that_died_first(request, cluster, program, mpi):
     if mpi == "pmix":
