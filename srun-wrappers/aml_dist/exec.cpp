@@ -14,17 +14,17 @@ namespace {
 
 constexpr const char* help =
     "Example:\n"
-    "  srun --aml-dist=pytorch aml-dist exec -- python train.py --rank '$RANK' --master '$MASTER_ADDR'\n\n"
+    "  srun --aml-dist=pytorch aml-dist exec -- python train.py --rank '$RANK'\n\n"
     "aml-dist exec [--] COMMAND [ARGUMENT]...\n\n"
-    "Replaces $NAME and ${NAME} in the words of COMMAND, if NAME is one of these, and starts it. Every other byte\n"
-    "stays as it is: no shell is involved.\n\n";
+    "Replaces $NAME and ${NAME} in the words of COMMAND, if NAME is one of these, and\n"
+    "starts it. Every other byte stays as it is: no shell is involved.\n\n";
 
 int print_help() {
   std::fputs(help, stdout);
   for (const std::string_view name : launch::task_variables()) {
     std::printf("  %.*s\n", static_cast<int>(name.size()), name.data());
   }
-  std::fputs("\nExit status: that of COMMAND; 2 wrong usage, or a variable is not set; 126 and 127 as in a shell.\n",
+  std::fputs("\nExit status: that of COMMAND; 2 wrong usage, or a variable is not set;\n126 and 127 as in a shell.\n",
              stdout);
   return commands::exit_done;
 }

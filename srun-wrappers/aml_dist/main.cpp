@@ -9,6 +9,7 @@
 
 #include "aml_dist/command.hpp"
 #include "aml_dist/exec.hpp"
+#include "aml_dist/help.hpp"
 #include "base/text/text.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/standard_streams.hpp"
@@ -16,6 +17,15 @@
 namespace {
 
 using amldist::tools::Command;
+
+constexpr const char* footer =
+    "Examples:\n"
+    "  srun -N2 -n4 --aml-dist=pytorch aml-dist doctor        will the ranks meet?\n"
+    "  aml-dist trace 1234.0                                  who waits for whom?\n"
+    "  srun -N4 --ntasks-per-node=1 aml-dist check            are the nodes well?\n\n"
+    "aml-dist COMMAND [OPTION]...\n"
+    "aml-dist COMMAND --help\n\n"
+    "Exit status: see aml_dist(7).";
 
 /// The words behind the first "--" of `aml-dist ray` and `aml-dist keep`, cut off: they are a command and must not be
 /// parsed.
@@ -50,8 +60,11 @@ std::string unknown_command(const CLI::App& app, std::string_view word) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("aml-dist: explain, diagnose, verify and measure distributed steps on Slurm");
-  app.set_version_flag("--version", std::string("aml-dist ") + AMLDIST_VERSION);
+  CLI::App app("Explain, diagnose, verify and measure distributed steps on Slurm");
+  app.formatter(amldist::tools::help_formatter());
+  app.set_help_flag("-h,--help", "print this help");
+  app.set_version_flag("--version", std::string("aml-dist ") + AMLDIST_VERSION, "print the version");
+  app.footer(footer);
   app.require_subcommand(1);
   const std::vector<Command> commands = add_commands(app, cut_command(argc, argv));
   if (const std::string unknown = unknown_command(app, argc > 1 ? argv[1] : ""); !unknown.empty()) {
@@ -65,7 +78,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::CallForVersion& version) {
     return app.exit(version);
   } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "aml-dist: %s (see aml-dist --help)\n", error.what());
+    std::fprintf(stderr, "aml-dist: %s\n", amldist::tools::sentence_of(app, error).c_str());
     return amldist::commands::exit_usage;
   }
   for (const Command& command : commands) {

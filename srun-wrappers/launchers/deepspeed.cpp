@@ -24,18 +24,19 @@ constexpr std::size_t longest_environment_file = std::size_t{64} * 1024;
 
 constexpr const char* help =
     R"(Examples:
-  aml-deepspeed --num_gpus 4 train.py --deepspeed ds.json             one node, four GPUs
+  aml-deepspeed --num_gpus 4 train.py --deepspeed ds.json        one node
   aml-deepspeed --num_nodes 2 --num_gpus 8 train.py --deepspeed ds.json
-  aml-deepspeed --hostfile hosts --include 'n1@n2:0,1' train.py       these nodes
-  aml-deepspeed --num_nodes 2 --num_gpus 8 --dry-run train.py         print the srun line
+  aml-deepspeed --hostfile hosts --include 'n1@n2:0,1' train.py  these nodes
+  aml-deepspeed --num_gpus 8 --dry-run train.py                  the srun line
 
 aml-deepspeed [FLAG]... SCRIPT [ARGUMENT]...
 
-deepspeed's command line as a step of Slurm: in an allocation in it, else in one of its own.
+deepspeed's command line as a step of Slurm: in an allocation in it, else in
+one of its own.
   --num_nodes N            nodes
   --num_gpus N             processes, and GPUs, on each
   -H, --hostfile FILE      lines 'NAME slots=N': these nodes
-  -i, --include, -e, --exclude SPEC   which of them; Slurm chooses the GPUs of a node itself
+  -i, --include, -e, --exclude SPEC   which of them; Slurm chooses a node's GPUs
   --module, --no_python    SCRIPT is a module, a program
   --no_local_rank          SCRIPT gets no --local_rank=N
   --autotuning tune|run    the real deepspeed is started instead

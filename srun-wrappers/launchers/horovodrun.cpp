@@ -20,15 +20,16 @@ constexpr const char* help =
     R"(Examples:
   aml-horovodrun -np 8 python train.py                   eight processes
   aml-horovodrun -np 8 -H node1:4,node2:4 python train.py
-  aml-horovodrun -np 8 --fusion-threshold-mb 64 --timeline-filename t.json python train.py
+  aml-horovodrun -np 8 --fusion-threshold-mb 64 python train.py
   aml-horovodrun -np 8 --dry-run python train.py         print the srun line
 
 aml-horovodrun [FLAG]... COMMAND [ARGUMENT]...
 
-horovodrun's command line as a step of Slurm, over MPI: in an allocation, or in one of its own.
+horovodrun's command line as a step of Slurm, over MPI: in an allocation in it,
+else in one of its own.
   -np N                    processes
   -H LIST, --hostfile FILE these nodes, with so many slots
-  --fusion-threshold-mb, --cycle-time-ms, --timeline-filename, ...   HOROVOD_* variables
+  --fusion-threshold-mb, --cycle-time-ms, ...   HOROVOD_* variables
   --network-interfaces LIST, --tcp   which network
   --mpi-args ARGS          flags of mpirun, translated as aml-mpirun does
   --check-build            the real horovodrun is started

@@ -18,13 +18,14 @@ constexpr const char* help =
   aml-mpirun -n 8 --map-by ppr:4:node --bind-to core ./solver
   aml-mpirun -host node1:2,node2:1 ./solver           these nodes
   aml-mpirun -n 1 ./master : -n 7 ./worker            two programs
-  aml-mpirun -ppn 4 -n 8 -genv OMP_NUM_THREADS 2 ./solver   as for MPICH and Intel MPI
+  aml-mpirun -ppn 4 -n 8 -genv A 2 ./solver           as for MPICH and Intel MPI
   aml-mpirun -n 8 --dry-run ./solver                  print the srun line
 
-aml-mpirun [FLAG]... PROGRAM [ARGUMENT]... [: [FLAG]... PROGRAM [ARGUMENT]...]...
+aml-mpirun [FLAG]... PROGRAM [ARGUMENT]... [: [FLAG]... PROGRAM ...]...
 
-mpirun's command line as a step of Slurm: in an allocation in it, else in one of its own. It is
-Open MPI's, or that of MPICH or Intel MPI if a flag is there that only they have.
+mpirun's command line as a step of Slurm: in an allocation in it, else in one
+of its own. It is Open MPI's, or that of MPICH or Intel MPI if a flag is there
+that only they have.
   --mpi openmpi|mpich|intel   whose command line it is
   -n, -np N                processes
   -N, -npernode N          processes on each node
@@ -35,7 +36,7 @@ Open MPI's, or that of MPICH or Intel MPI if a flag is there that only they have
   --tag-output, --output-filename FOLDER, -wdir FOLDER, --timeout SECONDS
   --slurm=OPTION           an option of srun, as often as needed
   --dry-run                print the line and start nothing
-  --list-flags             every flag of mpirun 4.1 and 5.0 and what becomes of it
+  --list-flags             every flag of mpirun and what becomes of it
                            (with --mpi mpich or intel: those of Hydra)
   --version, --help
 )";

@@ -19,20 +19,22 @@ using text::quote;
 
 constexpr const char* help =
     R"(Examples:
-  aml-torchrun --nproc-per-node=4 train.py                      one node, four processes
-  aml-torchrun --nnodes=2 --nproc-per-node=4 train.py --lr 0.1  eight tasks of Slurm
-  aml-torchrun --nnodes=2 --nproc-per-node=gpu train.py         as many as a node has GPUs
-  aml-torchrun --nnodes=2 --nproc-per-node=4 --dry-run train.py print the srun line
-  aml-torchrun --slurm=--gpus-per-node=4 --slurm=--time=1:00:00 --nproc-per-node=4 train.py
+  aml-torchrun --nproc-per-node=4 train.py                one node, 4 processes
+  aml-torchrun --nnodes=2 --nproc-per-node=4 train.py     eight tasks of Slurm
+  aml-torchrun --nnodes=2 --nproc-per-node=gpu train.py   one for each GPU
+  aml-torchrun --nproc-per-node=4 --dry-run train.py      print the srun line
+  aml-torchrun --slurm=--gpus-per-node=4 --nproc-per-node=4 train.py
 
 aml-torchrun [FLAG]... SCRIPT [ARGUMENT]...
 
-torchrun's command line as a step of Slurm: in an allocation in it, else in one of its own.
+torchrun's command line as a step of Slurm: in an allocation in it, else in one
+of its own.
   --nnodes N|MIN:MAX       nodes
-  --nproc-per-node N|gpu   processes on each; gpu, auto, cpu: torchrun counts them
+  --nproc-per-node N|gpu   processes on each; gpu, auto, cpu: as torchrun counts
   -m, --module             SCRIPT is a module
   --no-python              SCRIPT is a program
-  --max-restarts N, --tee, --log-dir, ...   the real torchrun runs on each node and gets these
+  --max-restarts N, --tee, --log-dir, ...   the real torchrun on each node gets
+                           these
   --rdzv-*, --master-addr, --node-rank      not needed: Slurm knows who is where
   --slurm=OPTION           an option of srun, as often as needed
   --dry-run                print the line and start nothing

@@ -26,12 +26,16 @@ EXAMPLES = {  # section: the client's module, what is run where the page has no 
     "Snakemake": ("snakemake_executor_plugin_slurm", None, "model", RANKS),
     "simple-slurm": ("simple_slurm", "python launch.py", "out.txt", RANKS),
 }
-PROGRAMS = {  # of the page's table; the others are in frameworks.md, or want GPUs (MMEngine, ColossalAI, Composer)
+MMENGINE = ("import torch\ntorch.cuda.set_device = lambda _: None  # it wants a GPU, whatever the back end is\nfrom mmengine import dist\n"
+            "dist.init_dist('{}', backend='gloo')\nprint('rank', dist.get_rank(), dist.get_world_size(), flush=True)\n")
+PROGRAMS = {  # of the page's table; the others are in frameworks.md, or were read, not run
     "Fabric": ("lightning_fabric", "from lightning_fabric import Fabric\nfabric = Fabric(accelerator='cpu', devices=2, num_nodes=2, strategy='ddp')\n"
                "fabric.launch()\nprint('rank', fabric.global_rank, fabric.world_size)\n"),
     "accelerate": ("accelerate", "from accelerate import Accelerator\na = Accelerator(cpu=True)\nprint('rank', a.process_index, a.num_processes)\n"),
     "Ignite": ("ignite", "import ignite.distributed as idist\nwith idist.Parallel(backend='gloo') as p:\n"
                "    p.run(lambda _: print('rank', idist.get_rank(), idist.get_world_size(), flush=True))\n"),
+    "MMEngine --launcher pytorch": ("mmengine", MMENGINE.format("pytorch")),
+    "MMEngine --launcher slurm": ("mmengine", MMENGINE.format("slurm")),
     "mpi4py": ("mpi4py", "from mpi4py import MPI\nprint('rank', MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size, flush=True)\n"),
 }
 

@@ -162,9 +162,10 @@ def test_the_dashboard_answers_where_aml_run_says(steps, new, cluster):
         get = f"curl -s -o /dev/null -w '%{{http_code}}' {said[3]}/api/version"
         assert cluster.run(get, on=said[2]).out == "401"
         assert cluster.run(f"{get} -H \"Authorization: Bearer $(cat {said[4]})\"", on=said[2]).out == "200"
-    finally:
-        cluster.run("scancel -u root; scancel -s TERM -u root")
+    finally:  # the driver ends at SIGTERM; a mere scancel kills aml-dist after KillWait, 2 s here, before it has removed Ray's folder
+        cluster.run("scancel -s TERM -u root")
         thread.join(120)
+        cluster.run("scancel -u root")
 
 
 def test_a_job_array_and_two_steps_of_a_job(steps, new, cluster):

@@ -90,7 +90,7 @@ def test_nothing_is_made_up_where_nothing_fits(shell, run):
 
 
 def own_options(tool, subcommand):
-    return set(re.findall(r"^\s+(?:-\w,)?--([a-z-]+)", tool.run(subcommand, "--help").stdout, re.M))
+    return set(re.findall(r"^\s+(?:-\w, )?--([a-z-]+)", tool.run(subcommand, "--help").stdout, re.M))
 
 
 @pytest.mark.parametrize("file, offered", [

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/net/ipv4.hpp"
+#include "base/text/help_line.hpp"
 #include "base/text/text.hpp"
 
 namespace amldist::launch {
@@ -290,12 +291,19 @@ constexpr auto kind_words = [] {
   return words;
 }();
 
-/// Applies "KEY=VALUE" or a bare flag. `seen` has one mark per canonical key.
-Result<void> apply_key(Spec& spec, std::string_view piece, std::array<bool, keys.size()>& seen) {
+/// The spelling that the user wrote, for each canonical key.
+using Seen = std::array<std::string_view, keys.size()>;
+
+/// Applies "KEY=VALUE" or a bare flag.
+Result<void> apply_key(Spec& spec, std::string_view piece, Seen& seen) {
   const auto equals = piece.find('=');
   const std::string_view name = piece.substr(0, equals);
   if (name.empty()) {
-    return invalid(concat({"a key is missing in ", quote(piece), ": write KIND,KEY=VALUE without blanks"}));
+    return invalid(concat({"a key is missing ", piece.empty() ? "behind a comma" : concat({"in ", quote(piece)}),
+                           ": write KIND,KEY=VALUE without blanks"}));
+  }
+  if (text::trim(name) != name) {
+    return invalid(concat({"a blank stands in ", quote(piece), ": write KIND,KEY=VALUE without blanks"}));
   }
   const auto* const key = std::ranges::find(keys, name, &Key::name);
   if (key == keys.end()) return invalid(concat({"unknown key ", quote(name), suggestion(name, key_names)}));
@@ -304,12 +312,12 @@ Result<void> apply_key(Spec& spec, std::string_view piece, std::array<bool, keys
   }
   const std::string_view canonical = key->same_as.empty() ? key->name : key->same_as;
   const auto* const first = std::ranges::find(keys, canonical, &Key::name);
-  bool& mark = seen[static_cast<std::size_t>(first - keys.begin())];
-  if (mark) {
-    const std::string other = key->same_as.empty() ? "" : concat({" ('", key->same_as, "' is the same)"});
-    return invalid(concat({"key '", key->name, "' is given twice", other, ": keep one"}));
+  std::string_view& earlier = seen[static_cast<std::size_t>(first - keys.begin())];
+  if (earlier == key->name) return invalid(concat({"key '", key->name, "' is given twice: keep one"}));
+  if (!earlier.empty()) {
+    return invalid(concat({"'", earlier, "' and '", key->name, "' are two spellings of one key: keep one"}));
   }
-  mark = true;
+  earlier = key->name;
 
   const bool flag = key->set == nullptr;
   if (flag) {
@@ -416,7 +424,7 @@ Result<Spec> parse_spec(std::string_view text) {
     return spec;
   }
   if (spec.kind == Kind::ray) spec.launch = Launch::per_node;
-  std::array<bool, keys.size()> seen{};
+  Seen seen{};
   for (std::size_t i = 1; i < pieces.size(); ++i) {
     if (auto status = apply_key(spec, pieces[i], seen); !status) return status.error();
   }
@@ -426,25 +434,26 @@ Result<Spec> parse_spec(std::string_view text) {
 
 std::string option_help() {
   std::string out =
-      "--aml-dist=KIND[,KEY=VALUE]...   the distributed environment of Azure ML for every task of a step\n\n"
+      "--aml-dist=KIND[,KEY=VALUE]...   the distributed environment of Azure ML for\n"
+      "                                 every task of a step\n\n"
       "Examples:\n"
       "  srun -N2 --ntasks-per-node=4 --aml-dist=pytorch python train.py\n"
-      "  srun -N2 --ntasks-per-node=1 --aml-dist=pytorch,launch=per-node,nproc_per_node=4 torchrun train.py\n"
+      "  srun -N2 --ntasks-per-node=1 \\\n"
+      "      --aml-dist=pytorch,launch=per-node,nproc_per_node=4 torchrun train.py\n"
       "  srun --aml-dist=none hostname        (switches an inherited option off)\n\n"
       "Kinds:\n"
-      "  pytorch      MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, LOCAL_RANK, NODE_RANK, ...\n"
+      "  pytorch      MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, LOCAL_RANK, ...\n"
       "  tensorflow   the same and TF_CONFIG\n"
       "  mpi          the same and the OMPI_COMM_WORLD_* and AZ_* names\n"
       "  jax          the same and JAX_COORDINATOR_ADDRESS\n"
-      "  ray          MASTER_ADDR, MASTER_PORT, NODE_RANK, WORLD_SIZE (nodes), RAY_ADDRESS: for aml-dist ray\n"
+      "  ray          for aml-dist ray: RAY_ADDRESS, NODE_RANK, WORLD_SIZE (nodes), ...\n"
       "  none         no environment for this step\n"
       "  help         this text\n\n"
       "Keys:\n";
-  constexpr std::size_t meaning_column = 48;
+  constexpr std::size_t meaning_column = 34;
   for (const Key& key : keys) {
-    std::string line = concat({"  ", key.name, key.values.empty() ? "" : "=", key.values});
-    line.append(line.size() < meaning_column ? meaning_column - line.size() : 1, ' ');
-    out += concat({line, key.meaning, "\n"});
+    const std::string head = concat({key.name, key.values.empty() ? "" : "=", key.values});
+    out += text::help_line(head, key.meaning, meaning_column);
   }
   out += "\nA wrong count is refused before any task starts.\n";
   return out;

@@ -44,11 +44,13 @@ using text::concat;
 
 constexpr const char* footer =
     "Examples:\n"
-    "  aml-dist check                                          (this node, as far as it goes)\n"
+    "  aml-dist check                                   this node, as far as it goes\n"
     "  aml-dist check --policy require --sku Standard_ND96isr_H100_v5\n"
-    "  srun -N4 --ntasks-per-node=1 aml-dist check             (all nodes of a step, and between them)\n"
-    "  aml-dist check --sysfs-root tree --dev-root dev --json  (another machine's files)\n\n"
-    "Exit status: 0 verified, warnings included; 1 a check failed; 3 nothing to verify; others as in aml_dist(7).";
+    "  srun -N4 --ntasks-per-node=1 aml-dist check      a step's nodes\n"
+    "  aml-dist check --sysfs-root tree --dev-root dev  another machine's files\n"
+    "\n"
+    "Exit status: 0 verified, warnings included; 1 a check failed;\n"
+    "3 nothing to verify; others as in aml_dist(7).";
 
 bool is_json(const CheckOptions& options) { return options.json || options.format == "json"; }
 
@@ -356,57 +358,58 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
   command->footer(footer);
   command->add_option("--policy", options.policy, "require: no device is a failure; prefer: verify what is there; off")
       ->check(CLI::IsMember({"require", "prefer", "off"}));
-  command->add_option("--sku", options.sku, "What the node should have: a VM size such as Standard_ND96isr_H100_v5");
-  command->add_option("--sku-table", options.sku_table, "Table of SKUs (default: /etc/aml-dist/skus.conf)")
+  command->add_option("--sku", options.sku, "what the node should have: a VM size such as Standard_ND96isr_H100_v5")
+      ->type_name("NAME");
+  command->add_option("--sku-table", options.sku_table, "table of SKUs (default: /etc/aml-dist/skus.conf)")
       ->type_name("FILE");
-  command->add_option("--sysfs-root", options.sysfs_root, "Read this folder instead of /sys")->type_name("DIR");
-  command->add_option("--dev-root", options.dev_root, "Look here for infiniband/uverbsN instead of /dev")
+  command->add_option("--sysfs-root", options.sysfs_root, "read this folder instead of /sys")->type_name("DIR");
+  command->add_option("--dev-root", options.dev_root, "look here for infiniband/uverbsN instead of /dev")
       ->type_name("DIR");
-  command->add_option("--baseline", options.baseline, "Keep error counters in this file and judge what was added")
+  command->add_option("--baseline", options.baseline, "keep error counters in this file and judge what was added")
       ->type_name("FILE");
   command
       ->add_option("--site-file", options.site_file,
-                   "Run the site_check lines of this file (default: config= of plugstack.conf)")
+                   "run the site_check lines of this file (default: config= of plugstack.conf)")
       ->type_name("FILE");
-  command->add_option("--kernel-log", options.kernel_log, "Read this instead of /dev/kmsg")->type_name("FILE");
-  command->add_option("--wait", options.wait_s, "Wait up to this many seconds for ports that are coming up")
+  command->add_option("--kernel-log", options.kernel_log, "read this instead of /dev/kmsg")->type_name("FILE");
+  command->add_option("--wait", options.wait_s, "wait up to this many seconds for ports that are coming up")
       ->check(CLI::Range(0U, 600U));
-  command->add_option("--timeout", options.timeout_s, "Timeout in seconds for anything that may hang")
+  command->add_option("--timeout", options.timeout_s, "timeout in seconds for anything that may hang")
       ->capture_default_str()
       ->check(CLI::Range(1U, 3600U));
   command
       ->add_option("--port", options.port,
-                   "In a step: port where its nodes meet (default: reserved, or from job and step)")
+                   "in a step: port where its nodes meet (default: reserved, or from job and step)")
       ->check(CLI::Range(1U, 65535U));
   command->add_flag("--pairs", options.pairs,
-                    "In a step: write to the nodes 1, 2, 4, ... further, not only to the next");
-  command->add_flag("--bandwidth", options.bandwidth, "In a step: measure the writes, and expect 90 % of the rate");
+                    "in a step: write to the nodes 1, 2, 4, ... further, not only to the next");
+  command->add_flag("--bandwidth", options.bandwidth, "in a step: measure the writes, and expect 90 % of the rate");
   command->add_flag(
       "--bench", options.bench,
-      "Measure bandwidth and latency of each port, between the nodes of a step as with --pairs, or to itself");
+      "measure bandwidth and latency of each port, between the nodes of a step as with --pairs, or to itself");
   command
-      ->add_option("--record", options.record, "With --bench: keep what is slow in this file, and say how often it was")
+      ->add_option("--record", options.record, "with --bench: keep what is slow in this file, and say how often it was")
       ->type_name("FILE")
       ->needs("--bench");
   command->add_flag(
       "--exclude", options.exclude,
-      "In a step: print the nodes that are slow or fail a check, for --exclude of the next, and nothing else");
-  command->add_flag("--verbose,-v", options.verbose, "Report progress");
-  command->add_flag("--no-verbs", options.no_verbs, "Files and limits only: open no device");
-  command->add_flag("--quiet,-q", options.quiet, "Print only warnings and failures");
-  command->add_option("--unknown", options.unknown, "With --policy require: the effect of a check that is unknown")
+      "in a step: print the nodes that are slow or fail a check, for --exclude of the next, and nothing else");
+  command->add_flag("--verbose,-v", options.verbose, "report progress");
+  command->add_flag("--no-verbs", options.no_verbs, "files and limits only: open no device");
+  command->add_flag("--quiet,-q", options.quiet, "print only warnings and failures");
+  command->add_option("--unknown", options.unknown, "with --policy require: the effect of a check that is unknown")
       ->capture_default_str()
       ->check(CLI::IsMember({"warn", "fail"}));
   command->add_option("--health", options.health, "require: a sick GPU or host is a failure; prefer: a warning; off")
       ->capture_default_str()
       ->check(CLI::IsMember({"require", "prefer", "off"}));
-  command->add_flag("--list-sku", options.list_sku, "Print the table of SKUs, and do nothing else");
+  command->add_flag("--list-sku", options.list_sku, "print the table of SKUs, and do nothing else");
   CLI::Option* const format =
       command
           ->add_option("--format", options.format,
                        "text, json, openmetrics for Prometheus, or nodeverdict as NVIDIA Health Validation")
           ->check(CLI::IsMember({"text", "json", "openmetrics", "nodeverdict"}));
-  command->add_flag("--json", options.json, "The same as --format json")->excludes(format);
+  command->add_flag("--json", options.json, "the same as --format json")->excludes(format);
   command->add_flag("--task-part", options.task_part)->group("");
   command->add_option("--launch-pairs", options.launch_pairs)->group("");
   command->add_option("--launch-node", options.launch_node)->group("");

@@ -117,14 +117,21 @@ int check_config(const Options& options) {
 Command add_check_config(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   CLI::App* const command = app.add_subcommand("check-config", "Examine the administrator's files for mistakes");
-  command->add_option("FILE", options->files, "The files; default: those in use on this machine");
-  command->add_option("--as", options->kind, "What FILE is; default: by name and content")
+  command->add_option("FILE", options->files, "the files; default: those in use on this machine");
+  command->add_option("--as", options->kind, "what FILE is; default: by name and content")
       ->check(CLI::IsMember(std::vector<std::string>(kind_names.begin(), kind_names.end())))
       ->needs("FILE");
-  command->add_flag("--json", options->json, "Print JSON");
-  command->footer(concat({"Without FILE: plugstack.conf, the file that its config= names, the table of\n",
-                          "SKUs and aml-run's table of instance types. Warnings do not fail.\n\nExit status: ",
-                          commands::exit_status_help}));
+  command->add_flag("--json", options->json, "print JSON");
+  command->footer(
+      "Examples:\n"
+      "  aml-dist check-config\n"
+      "  aml-dist check-config ./plugstack.conf ./site.conf\n"
+      "\n"
+      "Without FILE: plugstack.conf, the file that its config= names, the table of\n"
+      "SKUs and aml-run's table of instance types. Warnings do not fail.\n"
+      "\n"
+      "Exit status: 0 no mistakes; 1 there are mistakes; 3 no file to examine;\n"
+      "others as in aml_dist(7).");
   return {command, [options] { return check_config(*options); }};
 }
 

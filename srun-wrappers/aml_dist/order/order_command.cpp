@@ -60,11 +60,15 @@ Command add_order(CLI::App& app) {
   command->footer(
       "Example, in a batch script:\n"
       "  aml-dist order >hosts\n"
-      "  SLURM_HOSTFILE=hosts srun --distribution=arbitrary --aml-dist=pytorch,order=topology python train.py\n\n"
-      "Exit status: 0 written, 1 Slurm knows no switches or blocks; others as in aml_dist(7).");
-  command->add_option("--nodelist", shared->layout.nodelist, "Nodes (default: those of the job)");
-  command->add_option("--tasks-per-node", shared->layout.tasks_per_node, "Tasks of each node (default: as in the job)");
-  command->add_option("--topology", shared->topology, "What scontrol show topology printed (default: ask it)")
+      "  SLURM_HOSTFILE=hosts srun --distribution=arbitrary \\\n"
+      "      --aml-dist=pytorch,order=topology python train.py\n"
+      "\n"
+      "Exit status: 0 written, 1 Slurm knows no switches or blocks;\n"
+      "others as in aml_dist(7).");
+  command->add_option("--nodelist", shared->layout.nodelist, "nodes (default: those of the job)")->type_name("LIST");
+  command->add_option("--tasks-per-node", shared->layout.tasks_per_node, "tasks of each node (default: as in the job)")
+      ->type_name("COUNTS");
+  command->add_option("--topology", shared->topology, "what scontrol show topology printed (default: ask it)")
       ->type_name("FILE");
   return {command, [shared] { return order(*shared); }};
 }

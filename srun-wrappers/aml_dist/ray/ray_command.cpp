@@ -99,30 +99,35 @@ Command add_ray(CLI::App& app, std::vector<std::string> driver) {
   CLI::App* const command = app.add_subcommand("ray", "Start Ray on the nodes of a step and run a driver on it");
   command->footer(
       "Example:\n"
-      "  srun -N4 --ntasks-per-node=1 --cpus-per-task=8 --aml-dist=ray aml-dist ray -- python driver.py\n\n"
-      "Exit status: that of COMMAND; 1 a node did not join or was lost, 2 wrong usage, 126 and 127 as in a shell.");
-  command->add_option("--head-args", given->head_arguments, "Words for 'ray start' on node 0, as one text")
+      "  srun -N4 --ntasks-per-node=1 --cpus-per-task=8 --aml-dist=ray \\\n"
+      "      aml-dist ray -- python driver.py\n"
+      "\n"
+      "aml-dist ray [OPTION]... -- COMMAND [ARGUMENT]...\n"
+      "\n"
+      "Exit status: that of COMMAND; 1 a node did not join or was lost, 2 wrong usage,\n"
+      "126 and 127 as in a shell.");
+  command->add_option("--head-args", given->head_arguments, "words for 'ray start' on node 0, as one text")
       ->type_name("WORDS")
       ->expected(1);
-  command->add_option("--worker-args", given->worker_arguments, "The same on the other nodes")
+  command->add_option("--worker-args", given->worker_arguments, "the same on the other nodes")
       ->type_name("WORDS")
       ->expected(1);
   given->dashboard_option =
-      command->add_option("--dashboard", given->dashboard, "With Ray's dashboard, and how to reach it")
+      command->add_option("--dashboard", given->dashboard, "with Ray's dashboard, and how to reach it")
           ->type_name("[PORT]")
           ->expected(0, 1);
-  command->add_option("--wait", given->wait, "How long nodes may take to join")
+  command->add_option("--wait", given->wait, "how long nodes may take to join")
       ->type_name("SECONDS")
       ->default_val(300)
       ->check(CLI::Range(1, 86400));
-  command->add_option("--grace", given->grace, "From SIGTERM to SIGKILL of the driver")
+  command->add_option("--grace", given->grace, "from SIGTERM to SIGKILL of the driver")
       ->type_name("SECONDS")
       ->default_val(20)
       ->check(CLI::Range(0, 86400));
-  command->add_option("--temp-dir", given->options.parent, "Where Ray's folder is made on each node")
+  command->add_option("--temp-dir", given->options.parent, "where Ray's folder is made on each node")
       ->type_name("FOLDER")
       ->default_str("/tmp");
-  command->add_flag("--keep", given->options.keep_on_failure, "Keep Ray's folder and logs when the step fails");
+  command->add_flag("--keep", given->options.keep_on_failure, "keep Ray's folder and logs when the step fails");
   return {command, [given] { return ray::run(*given); }};
 }
 

@@ -189,10 +189,11 @@ Command add_stop(CLI::App& app) {
       app.add_subcommand("stop", "Ask the ranks of a step to save and end, all at the same point");
   command->footer(
       "Examples:\n"
-      "  aml-dist stop 1234       (all steps of the job that were started with the key stop=)\n"
-      "  aml-dist stop 1234.0\n\n"
+      "  aml-dist stop 1234       all steps of the job that have the key stop=\n"
+      "  aml-dist stop 1234.0\n"
+      "\n"
       "Exit status: 0 asked, 1 no step has the key; others as in aml_dist(7).");
-  command->add_option("step", shared->target, "JOBID or JOBID.STEP")->required()->type_name("JOBID[.STEP]");
+  command->add_option("step", shared->target, "a job's steps, or one step")->required()->type_name("JOBID[.STEP]");
   command->add_flag("--here", shared->here)->group("");
   return {command, [shared] { return stop(*shared); }};
 }

@@ -204,39 +204,41 @@ std::string help_text() {
   return R"(Examples:
   aml-run job.yml                                 submit an Azure ML job file
   aml-run job.yml --wait                          and follow it to its end
-  aml-run job.yml --dry-run > job.sh              the batch script, nothing submitted
+  aml-run job.yml --dry-run > job.sh              print the batch script
   aml-run job.yml --partition=gpu --set inputs.data.path=/shared/cifar
-  aml-run --kind pytorch -N2 --tasks-per-node 4 -- python train.py --rank '$RANK'
+  aml-run -N2 --tasks-per-node 4 -- python train.py --rank '$RANK'
 
 aml-run [OPTION]... JOB.yml
 aml-run [OPTION]... -- COMMAND [ARGUMENT]...
 
-  --kind KIND[,KEY=VALUE]  pytorch (default), mpi, tensorflow, jax, ray, none; help for all
+  --kind KIND[,KEY=VALUE]  pytorch (default), mpi, tensorflow, jax, ray, none;
+                           help: all of them
   --set PATH=VALUE         change a key of the job file
-  --literal                a value of ${{...}} is one word, whatever bash makes of it
-  --setup LINE             a line of bash in front of the program (module load ...)
+  --literal                a value of ${{...}} is one word
+  --setup LINE             a line of bash before the program (module load ...)
   --mpi TYPE               srun's --mpi (kind mpi: pmix)
-  --stop-before SECONDS[@SIGNAL]   ask the ranks to save and end so long before the time limit
+  --stop-before SECONDS[@SIGNAL]   ask the ranks to save before the time limit
   --instance-types FILE    what instance types and computes are on this cluster
-  --dashboard              kind ray: with Ray's dashboard; its address is in the job's output
-  --spares N, --retries N  start the step again without the guilty node: aml-dist keep has these and
-                           --per-hour, --min-nodes, --no-restart-on, --checkpoints, --progress,
-                           --grace, --health, --requeue-at-limit
-  --no-expand              leave $RANK and its like in a command's arguments alone
+  --dashboard              kind ray: with Ray's dashboard; its address is in the
+                           job's output
+  --spares N, --retries N  start the step again without the guilty node; these
+                           and more are those of aml-dist keep
+  --no-expand              leave $RANK and its like in arguments alone
   --dry-run                print the batch script
-  -W, --wait               follow the job; its exit status becomes ours; Ctrl-C asks
-  --snapshot               copy the code folder, so that later edits do not reach the job
-  --list, --show ID, --cancel ID, --stream ID   runs (sweeps, pipelines) and jobs
+  -W, --wait               follow the job; end with its status; Ctrl-C asks
+  --snapshot               the job has a copy of the code folder as it is now
+  --list, --show ID, --cancel ID, --stream ID   runs and jobs
   --resume ID              run again what did not end well
-  --download ID            copy its logs and outputs; --download-path FOLDER says where
+  --download ID            copy its logs and outputs, to --download-path FOLDER
   --metric-pattern REGEX   where in its log a sweep's trial says its metric
   --test-only              ask sbatch whether and when the job would start
   --json                   what was done, for programs
-  --new-job                a job, even inside an allocation (there a step is started)
+  --new-job                a job, even inside an allocation
   --list-keys              every key of a job file and what becomes of it
-  any option of sbatch     -N2, --time=1:00:00, --gpus-per-node=4; wins over the job file
+  any option of sbatch     -N2, --time=1:00:00, --gpus-per-node=4; wins over the
+                           job file
 
-Exit status: with --wait and for a step that of the job. Where no job was started:
+Exit status: with --wait and for a step that of the job. If no job was started:
 )" + std::string(commands::exit_status_help) +
          "\n";
 }

@@ -1,0 +1,74 @@
+"""--help of every command and subcommand: one style, 80 columns, and none of the parser library's own words."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from conftest import USAGE, Command
+
+ALONE = ["aml-run", "aml-torchrun", "aml-mpirun", "aml-deepspeed", "aml-horovodrun", "aml-dist"]
+LEAKS = r"\b(TEXT|UINT|INT|FLOAT|ENUM|REQUIRED|BOOLEAN|OPTIONS|Excludes|Needs|Positionals|Subcommands|Usage)\b| in \[|\{\w+,\w+|->|,--"
+
+
+def subcommands() -> list[str]:
+    listed = re.findall(r"^  ([a-z-]+) {2,}\S", Command("aml-dist").good("--help").text, re.M)
+    return [name for name in listed if not name.startswith("-")]
+
+
+def helps() -> dict[str, str]:
+    texts = {name: Command(name).good("--help").text for name in ALONE}
+    return texts | {f"aml-dist {name}": Command("aml-dist").good(name, "--help").text for name in subcommands()}
+
+
+def test_every_subcommand_is_listed():
+    assert {"explain", "doctor", "check", "check-config", "bench", "keep", "ray", "order", "stop", "trace", "exec"} <= set(subcommands())
+
+
+def test_every_help_has_one_style():
+    for name, text in helps().items():
+        lines = text.splitlines()
+        assert max(map(len, lines)) <= 80, (name, max(lines, key=len))
+        assert re.match(r"Examples?(, in a batch script.*)?:\n  ", text), name
+        assert re.search(rf"^{name} .*(\[|[A-Z])", text, re.M), f"{name}: how it is called"
+        assert re.search(r"^Exit status: ", text, re.M), name
+        found = re.search(LEAKS, text)
+        assert not found, (name, found)
+        assert not re.search(r"^  (-\w, )?--\S+( \S+)? {2,}[A-Z][a-z]+ [a-z]", text, re.M), f"{name}: a meaning begins in lower case"
+        assert "\n\n\n" not in text and not re.search(r" $", text, re.M), name
+
+
+@pytest.mark.parametrize("kind_help", [["aml-run", "--kind=help"], ["aml-dist", "explain", "--aml-dist=help"]])
+def test_the_help_of_the_option_fits(kind_help):
+    text = Command(kind_help[0]).good(*kind_help[1:]).text
+    assert "Keys:" in text and max(map(len, text.splitlines())) <= 80, max(text.splitlines(), key=len)
+
+
+@pytest.mark.parametrize("words, said", [
+    (["trace", "--last", "0"], "invalid value '0' for --last: use 1 to 65536"),
+    (["trace", "--format", "x"], "invalid value 'x' for --format: use text, json, openmetrics"),
+    (["explain", "--job", "x"], "invalid value 'x' for --job: use a number"),
+    (["check", "--polcy", "off"], "there is no option '--polcy': did you mean --policy?"),
+    (["order", "word"], "nothing takes the word 'word'"),
+    (["bench", "--op"], "--op needs a value"),
+    (["stop"], "there is no JOBID[.STEP]"),
+    (["trace", "--json", "--stacks"], "--stacks excludes --json"),
+])
+def test_a_wrong_line_points_to_the_subcommands_help(words, said):
+    assert Command("aml-dist").refusal(USAGE, *words) == f"{said} (see aml-dist {words[0]} --help)"
+
+
+def test_a_wrong_option_of_aml_dist_itself():
+    assert Command("aml-dist").refusal(USAGE) == "a command is missing (see aml-dist --help)"
+    assert Command("aml-dist").refusal(USAGE, "--verison") == "there is no option '--verison': did you mean --version? (see aml-dist --help)"
+
+
+@pytest.mark.parametrize("option, said", [
+    ("pytorch, verbose", "a blank stands in ' verbose': write KIND,KEY=VALUE without blanks"),
+    ("pytorch,", "a key is missing behind a comma: write KIND,KEY=VALUE without blanks"),  # srun's word of "pytorch, verbose"
+    ("pytorch,process_count_per_node=1,process_count_per_instance=1", "two spellings of one key: keep one"),
+    ("pytorch,process_count_per_instance=1,process_count_per_node=1", "two spellings of one key: keep one"),
+    ("pytorch,verbose,verbose", "key 'verbose' is given twice: keep one"),
+])
+def test_slips_in_the_option(option, said):
+    assert said in Command("aml-dist").refusal(USAGE, "explain", f"--aml-dist={option}", "--nodelist=n1", "--tasks-per-node=1")
