@@ -11,9 +11,9 @@
 #include "step/messages/control_message.hpp"
 #include "step/messages/fabric_vote.hpp"
 #include "step/messages/failure_report.hpp"
-#include "step/messages/last_states.hpp"
 #include "step/messages/server_release.hpp"
 #include "step/messages/text_exchange.hpp"
+#include "step/server/last_states.hpp"
 
 namespace amldist::spank {
 

@@ -236,9 +236,7 @@ static float wanted(const struct pattern* p, size_t element, size_t block, int s
 static void check(const struct pattern* p, const struct buffers* b, int sample) {
   const int at_root = p->result == SUM_AT_ROOT || p->result == BLOCKS_AT_ROOT;
   if (p->result == NONE || (at_root && rank != ROOT)) return;
-  const float* got = p->result == OF_PARTNER                      ? own(b)
-                     : p->call == call_broadcast && rank == ROOT ? b->send
-                                                                 : b->recv;
+  const float* got = p->result == OF_PARTNER ? own(b) : p->call == call_broadcast && rank == ROOT ? b->send : b->recv;
   const size_t count = p->own_block ? b->block : b->all * (size_t)b->window;
   for (size_t i = 0; i < count; ++i) {
     if (got[i] == wanted(p, i, b->block, sample)) continue;

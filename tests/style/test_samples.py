@@ -18,7 +18,7 @@ def test_an_argument_is_in_the_sample_with_its_meaning(argument):
 
 @pytest.mark.parametrize("argument", [name for name in plugstack_arguments() if name not in ("config", "config_optional")])
 def test_an_argument_is_in_the_sample_of_the_shared_file(argument):
-    assert re.search(rf"^# {re.escape(argument)}\S*$", OPTIONS, re.MULTILINE)
+    assert re.search(rf"^# {re.escape(argument)}\S*( /.*)?$", OPTIONS, re.MULTILINE)
 
 
 def test_nothing_but_the_line_is_active():

@@ -33,7 +33,6 @@
 #include "step/cause/cause.hpp"
 #include "step/messages/datagram.hpp"
 #include "step/messages/end_record.hpp"
-#include "step/messages/last_states.hpp"
 
 namespace amldist::step {
 
@@ -88,6 +87,18 @@ struct RestOfStep {
   bool runs = false;              ///< some tasks still run
   bool kill_on_bad_exit = false;  ///< Slurm ends the step when one task fails
   bool has_srun = true;           ///< false: --kill-on-bad-exit is an option of srun and would have no effect
+};
+
+/// What recorders tell about the first of several ends.
+struct RecordedCause {
+  std::vector<std::uint32_t> ranks;  ///< for which the others waited when they ended, or whose call is wrong
+  std::string node;                  ///< of the first of them
+  std::string source;                ///< of the calls: "mpi", "amldist", ...
+  /// "broadcast #28 (...): rank 2 (local 0) on node2 called allreduce #28 (...) instead"; empty: they have ended in no
+  /// wrong call.
+  std::string wrong_call;
+
+  friend bool operator==(const RecordedCause&, const RecordedCause&) = default;
 };
 
 /// Keeps the first report to arrive, prefers a cause to a consequence, and counts. Memory: one report of each of a

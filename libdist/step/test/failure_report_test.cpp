@@ -2,6 +2,7 @@
 
 #include <csignal>
 
+#include "step/server/last_states.hpp"
 #include "support.hpp"
 
 namespace amldist::step::failure_report_test {

@@ -1,6 +1,6 @@
-// What the recorders of ranks showed when the ranks ended (rank_state.hpp): for whom the others ended. Slurm and PMIx
-// kill the others within milliseconds of a first death, and MPI ends ranks whose calls do not match, so the order in
-// which ends are reported says little.
+// What the recorders of ranks showed when the ranks ended (messages/rank_state.hpp): for whom the others ended. Slurm
+// and PMIx kill the others within milliseconds of a first death, and MPI ends ranks whose calls do not match, so the
+// order in which ends are reported says little.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +9,11 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
+#include "step/messages/failure_report.hpp"
 #include "trace/record/record_reader.hpp"
 
 namespace amldist::step {
-
-/// What recorders tell about the first of several ends.
-struct RecordedCause {
-  std::vector<std::uint32_t> ranks;  ///< for which the others waited when they ended, or whose call is wrong
-  std::string node;                  ///< of the first of them
-  std::string source;                ///< of the calls: "mpi", "amldist", ...
-  /// "broadcast #28 (...): rank 2 (local 0) on node2 called allreduce #28 (...) instead"; empty: they have ended in no
-  /// wrong call.
-  std::string wrong_call;
-
-  friend bool operator==(const RecordedCause&, const RecordedCause&) = default;
-};
 
 /// Keeps one state per rank and source, of a bounded number of ranks.
 class LastStates {

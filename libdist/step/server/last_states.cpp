@@ -1,4 +1,4 @@
-#include "step/messages/last_states.hpp"
+#include "step/server/last_states.hpp"
 
 #include <algorithm>
 
