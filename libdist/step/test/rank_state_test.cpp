@@ -7,6 +7,8 @@
 
 #include "base/time/calendar_time.hpp"
 #include "jumping_clock.hpp"
+#include "step/cause/cause.hpp"
+#include "step/messages/control_message.hpp"
 #include "step/server/hang_detector.hpp"
 #include "trace/diagnosis/hang_diagnosis.hpp"
 #include "trace/test/generated_programs.hpp"

@@ -100,8 +100,9 @@ std::vector<Check> run_site_checks(const launch::SitePolicy& policy, std::chrono
   std::vector<Check> checks(policy.site_checks.size());
   std::vector<std::thread> threads;
   std::size_t index = 0;
-  for (const auto& [name, site] : policy.site_checks) {
-    threads.emplace_back([&name, &site, longest, &check = checks[index++]] { check = ask_tool(name, site, longest); });
+  for (const auto& each : policy.site_checks) {
+    Check& check = checks[index++];
+    threads.emplace_back([&each, &check, longest] { check = ask_tool(each.first, each.second, longest); });
   }
   for (std::thread& each : threads) each.join();
   end_what_is_left();

@@ -145,7 +145,7 @@ class Reader {
   /// SECONDS or SECONDS@SIGNAL, as the key stop= of the option.
   [[nodiscard]] Result<void> check_stop() const {
     if (line_.stop_before.empty()) return {};
-    const std::string_view kind = line_.kind.empty() ? "pytorch" : line_.kind;
+    const std::string_view kind = line_.kind.empty() ? std::string_view("pytorch") : line_.kind;
     const auto spec = launch::parse_spec(concat({kind, ",stop=", line_.stop_before}));
     return spec ? Result<void>() : wrong(concat({"--stop-before: ", spec.error().message}));
   }
