@@ -13,7 +13,7 @@ using fabric::NcclSelection;
 
 void check_gpus(std::string_view list) {
   constexpr std::size_t most_gpus = 64;
-  const auto numbers = within(4096 + list.size() * 32, [list] { return fabric::parse_gpu_list(list); });
+  const auto numbers = within(4096 + list.size() * 64, [list] { return fabric::parse_gpu_list(list); });
   require(numbers.size() <= most_gpus, "no more GPUs than a node can have");
   for (const std::uint32_t number : numbers) require(number <= 1023, "a GPU has a small number");
 }

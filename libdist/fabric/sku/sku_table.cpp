@@ -67,17 +67,27 @@ std::string canonical(std::string_view name) {
   return text::to_lower(size ? concat({size->family, size->cores, size->letters, size->rest}) : std::string(name));
 }
 
-/// Glob with '*' only.
+/// Glob with '*' only. Of several stars only the last is tried anew, so the time is at most the product of the lengths.
 bool fits(std::string_view pattern, std::string_view name) noexcept {
-  const auto star = pattern.find('*');
-  if (star == std::string_view::npos) return pattern == name;
-  const std::string_view head = pattern.substr(0, star);
-  if (!name.starts_with(head)) return false;
-  const std::string_view tail = pattern.substr(star + 1);
-  for (std::size_t from = head.size(); from <= name.size(); ++from) {
-    if (fits(tail, name.substr(from))) return true;
+  std::size_t at = 0;
+  std::size_t in = 0;
+  std::size_t star = std::string_view::npos;  // the last that was met
+  std::size_t from = 0;                       // where what follows it is tried
+  while (in < name.size()) {
+    if (at < pattern.size() && pattern[at] == '*') {
+      star = at++;
+      from = in;
+    } else if (at < pattern.size() && pattern[at] == name[in]) {
+      ++at;
+      ++in;
+    } else if (star != std::string_view::npos) {
+      at = star + 1;
+      in = ++from;
+    } else {
+      return false;
+    }
   }
-  return false;
+  return pattern.find_first_not_of('*', at) == std::string_view::npos;
 }
 
 bool set_fabric(Sku& sku, std::string_view value) {

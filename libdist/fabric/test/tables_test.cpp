@@ -48,6 +48,23 @@ TEST(SkuTable, TheRuleOfNamesJudgesWhatNoLineFits) {
   EXPECT_EQ(table.find("Standard_XY8s_r9")->fabric, Sku::Fabric::none) << "nor one behind the letters";
 }
 
+TEST(SkuTable, ALineWithManyStarsTakesNoLongerThanOthers) {
+  std::string stars;
+  for (int i = 0; i < 30; ++i) stars += "*a";
+  SkuTable table;
+  ASSERT_TRUE(
+      table
+          .add(stars +
+                   "b fabric=infiniband rate=100\nn*d*_v5 fabric=infiniband rate=200\nxy* fabric=infiniband rate=400\n",
+               "test")
+          .empty());
+  EXPECT_TRUE(table.find("N" + std::string(50, 'a') + "96r_v4")->is_guessed)
+      << "after a try of each place for each star: never";
+  EXPECT_EQ(table.find("NC12dd_v5")->rate, 200U);
+  EXPECT_EQ(table.find("XY")->rate, 400U);
+  EXPECT_TRUE(table.find("NC12dd_v5_v6")->is_guessed);
+}
+
 TEST(SkuTable, WhatIsNoNameIsRefused) {
   const SkuTable table = SkuTable::built_in();
   for (const char* const name : {"", "Standard_", "ND", "96", "ND96isr H100", "ND96-isr", "*", "\x01", "nd\xff"}) {
