@@ -304,12 +304,9 @@ std::vector<Stall> to_stalls(const std::vector<WaitGraph::Link>& circle) {
   return links;
 }
 
-/// A message to a rank that has come to its last call: it will not be received any more. Where it breaks with its
-/// sender's past, nothing tells who is wrong.
-bool is_sent_past_the_end(std::span<const Recording> recordings, const Stall& stall) {
-  if (stall.call.operation != calls::Operation::send || !stall.missing.front().is_finalizing()) return false;
-  const OwnWait sender = own_wait(recordings, stall.waiting.front());
-  return sender.call == nullptr || habit_of(*sender.recording, *sender.call) != Habit::broken;
+/// A message to a rank that has come to its last call: it will not be received any more.
+bool is_sent_past_the_end(const Stall& stall) {
+  return stall.call.operation == calls::Operation::send && stall.missing.front().is_finalizing();
 }
 
 /// Keeps the waits of a rank, and those of the ranks that it waits for, directly or by way of others.
@@ -361,8 +358,7 @@ std::optional<HangDiagnosis> diagnose_hang(std::span<const Recording> recordings
     const auto end = graph.end_of_waits(true);
     return end ? std::optional(blame(*end, kind_of(*end))) : std::nullopt;
   }
-  const auto is_late = [&](const Stall& stall) { return is_sent_past_the_end(recordings, stall); };
-  if (const auto late = std::ranges::find_if(stalls, is_late); late != stalls.end())
+  if (const auto late = std::ranges::find_if(stalls, is_sent_past_the_end); late != stalls.end())
     return blame(*late, Kind::wrong_call);
   if (const auto wrong = wrong_call(recordings, graph, circle))
     return blame(*wrong, circle.size() == 1 ? Kind::not_come : Kind::wrong_call);  // alone, it waits for itself
