@@ -15,6 +15,7 @@
 #include "fuzz.hpp"
 #include "trace/diagnosis/last_call.hpp"
 #include "trace/record/flight_recorder.hpp"
+#include "trace/record/record_reader.hpp"
 
 namespace amldist::fuzz {
 namespace {
