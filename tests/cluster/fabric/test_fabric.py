@@ -492,7 +492,7 @@ def test_the_record_says_how_often_a_node_was_slow(cluster, four_healthy, workdi
     wrap = on_one_node(workdir, "node3", "FAKE_VERBS_SLOW=1500000")
     record = workdir / "record"
     record.write_text("2026-11-02T10:00:00Z\tnode3\t17.0\n2026-11-03T10:00:00Z\tnode3\t18.0\n2026-11-03T10:00:00Z\tnode3\t18.0\nnot a line\n")
-    done, report = check_step(cluster, four_healthy, workdir, "--bench", "--record", str(record), srun=wrap, FAKE_VERBS_SLOW="300000")
+    done, report = check_step(cluster, four_healthy, workdir, f"--bench --record {record}", srun=wrap, FAKE_VERBS_SLOW="300000")
     evidence = by_id(report)["ib.bandwidth"]["evidence"]
     assert done.status == 1 and evidence.startswith("node3: the 3rd time since 2026-11-02; slow: node3"), evidence
     assert len(record.read_text().splitlines()) == 5 and record.read_text().splitlines()[-1].split("\t")[1] == "node3"
