@@ -164,7 +164,8 @@ class Field:
         for other in others:
             other.kill()
             other.communicate()
-        return problems + ([f"they ended with {inside}"] if inside != [None, None] else [])
+        # On a busy machine the world may take longer than they are ready to wait.
+        return problems + ([f"they ended with {inside}"] if 0 in inside else [])
 
     def false_rank_0(self) -> list[str]:
         """Rank 0 of another step listens where a rank looks: the rank passes it by."""
