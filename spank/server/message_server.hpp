@@ -37,7 +37,7 @@ class MessageServer {
 
   [[nodiscard]] const step::FirstFailure& failure() const noexcept { return failure_; }
   [[nodiscard]] const step::LastStates& last_states() const noexcept { return last_states_; }
-  /// Of a rank that lives while others have ended.
+  /// Takes the state of a rank that is still alive after others have ended.
   void take_state(std::string_view state) { last_states_.take(state); }
 
  private:

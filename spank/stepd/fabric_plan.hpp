@@ -31,7 +31,7 @@ struct FabricPlan {
   launch::RdmaPairs pairs = launch::RdmaPairs::off;
   bool unknown_fails = false;
   std::string sku;
-  std::string site_file;  ///< names the site's own checks; empty: there are none
+  std::string site_file;  ///< that names the site's own checks; empty if the site has no such checks
   std::string helper;     ///< absolute path of aml-dist; empty: not found
   std::string host;
   std::uint32_t node = 0;

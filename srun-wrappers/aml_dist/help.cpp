@@ -43,7 +43,7 @@ std::string range(const CLI::Option& option) {
   return dash == std::string::npos ? limits : concat({limits.substr(0, dash), " to ", limits.substr(dash + 3)});
 }
 
-/// What stands for the value: "SECONDS", "text|json", "N"; empty for a flag.
+/// The placeholder of the value: "SECONDS", "text|json", "N"; empty for a flag.
 std::string placeholder(const CLI::Option& option) {
   const std::string type = type_and_checks(option).first;
   if (option.get_items_expected_max() == 0) return {};
@@ -122,7 +122,7 @@ std::string unexpected(const CLI::App& app) {
   const auto words = app.remaining(true);
   const auto found = std::ranges::find_if(words, [](const std::string& word) { return word.starts_with('-'); });
   if (found == words.end())
-    return words.empty() ? "a word too many" : concat({"nothing takes the word ", text::quote(words.front())});
+    return words.empty() ? "unexpected argument" : concat({"unexpected argument ", text::quote(words.front())});
   std::vector<std::string> names;
   for (const CLI::Option* each : app.get_options()) {
     for (const std::string& name : each->get_lnames()) names.push_back("--" + name);
@@ -154,7 +154,7 @@ std::string problem_of(const CLI::App& app, const CLI::ParseError& error) {
   if (const CLI::Option* const option = option_named(app, said); option != nullptr) {
     if (kind == "ArgumentMismatch")
       return concat({option->get_name(), placeholder(*option).empty() ? " takes no value" : " needs a value"});
-    if (kind == "RequiredError") return concat({"there is no ", placeholder(*option)});
+    if (kind == "RequiredError") return concat({placeholder(*option), " is missing"});
   }
   return std::string(said);
 }

@@ -49,7 +49,7 @@ def test_the_help_of_the_option_fits(kind_help):
     (["trace", "--format", "x"], "invalid value 'x' for --format: use text, json, openmetrics"),
     (["explain", "--job", "x"], "invalid value 'x' for --job: use a number"),
     (["check", "--polcy", "off"], "there is no option '--polcy': did you mean --policy?"),
-    (["order", "word"], "nothing takes the word 'word'"),
+    (["order", "word"], "unexpected argument 'word'"),
     (["bench", "--op"], "--op needs a value"),
     (["stop"], "there is no JOBID[.STEP]"),
     (["trace", "--json", "--stacks"], "--stacks excludes --json"),

@@ -62,6 +62,7 @@ CONF
 readonly LINE_KEYS='(nodename|nodeset|partitionname|downnodes|frontendname|include|slurmctldhost)'
 readonly TOPOLOGY_KEYS='(switchname|blockname|blocksizes)'  # lines of topology.conf
 
+# Nothing where --conf has no such line.
 extra_lines() { printf '%s\n' "${P[conf]}" | grep -iE "^$1[=[:space:]]" || true; }
 
 override_settings() {

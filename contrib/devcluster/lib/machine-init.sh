@@ -70,7 +70,7 @@ for file in "${shared[@]}"; do mount --bind "$state/etc/$file" "/etc/$file"; don
 # Debian testing's Open MPI 6 is set to the loopback interface alone, over which no two nodes reach each other.
 parameters=/etc/openmpi/openmpi-mca-params.conf
 if grep -qsE '^btl_tcp_if_include *= *lo *$' "$parameters"; then
-    grep -vE '^btl_tcp_if_include *= *lo *$' "$parameters" >"$me/open-mpi.conf" || true
+    grep -vE '^btl_tcp_if_include *= *lo *$' "$parameters" >"$me/open-mpi.conf" || true  # grep fails where no other line is left
     mount --bind "$me/open-mpi.conf" "$parameters"
 fi
 

@@ -15,7 +15,7 @@ load_params() {
     . "$STATE/params"
 }
 
-# stored_param CLUSTER KEY: of another cluster, for values without special characters
+# stored_param CLUSTER KEY: of another cluster, for values without special characters; nothing if that has just been stopped
 stored_param() { sed -n "s/^P\[$2\]=//p" "$STATE_ROOT/$1/params" 2>/dev/null | tr -d "'" || true; }
 
 configless() { [[ -n ${P[configless]-} ]]; }

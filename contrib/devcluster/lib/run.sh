@@ -58,6 +58,7 @@ read_user() {
         [[ $1 == root || $1 == "$(id -un)" ]] || fail "only root can run a command as $1"
         uid=$EUID gid=$(id -g) home=$HOME; return
     fi
+    # Both fail where there is no such user.
     if single_host; then line=$(getent passwd "$1") || true
     else line=$(grep -m1 "^$1:" "$STATE/etc/passwd") || true
     fi

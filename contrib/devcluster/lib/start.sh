@@ -176,7 +176,7 @@ teardown_old() {
 abandon_start() {
     trap '' INT TERM HUP
     say "giving up: removing what was started of cluster '$NAME'"
-    teardown || true
+    teardown || true  # it has said what stays
 }
 
 build_cluster() {

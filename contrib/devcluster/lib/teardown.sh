@@ -35,7 +35,7 @@ is_unshare() { local comm; read -r comm 2>/dev/null <"/proc/$1/comm" && [[ $comm
 kill_descendants() {
     local child
     local -a children=()
-    read -ra children -d '' < <(cat "/proc/$1/task/"*/children 2>/dev/null) || true
+    read -ra children -d '' < <(cat "/proc/$1/task/"*/children 2>/dev/null) || true  # read fails at the end of its input
     for child in "${children[@]}"; do
         kill_descendants "$child"
         kill -KILL "$child" 2>/dev/null || true  # it may have ended
@@ -44,7 +44,7 @@ kill_descendants() {
 
 teardown() {
     kill_everything || return 1
-    find /sys/fs/cgroup/*/"aml-devcluster-$NAME"-* -depth -type d -exec rmdir {} + 2>/dev/null || true
+    find /sys/fs/cgroup/*/"aml-devcluster-$NAME"-* -depth -type d -exec rmdir {} + 2>/dev/null || true  # most machines have no such groups
     rm -rf --one-file-system -- "$STATE" || return 1
     remove_lock
 }

@@ -216,14 +216,14 @@ Result<std::string> read_until_end(int descriptor, Clock::time_point deadline, s
   }
 }
 
-Result<ChildOutput> output_of(ChildProgram program, Clock::time_point deadline, std::size_t most) {
+Result<ChildOutput> output_of(ChildProgram program, Clock::time_point deadline, std::size_t most, ErrorStream errors) {
   auto output = Pipe::make();
   if (!output) return output.error();
   const FileDescriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!null) return Error{Errc::unavailable, text::concat({"/dev/null: ", std::strerror(errno)})};
   program.standard_input = null.get();
   program.standard_output = output->writing.get();
-  program.standard_error = null.get();
+  program.standard_error = errors == ErrorStream::with_output ? output->writing.get() : null.get();
   auto child = ChildProcess::start(program);
   if (!child) return child.error();
   output->writing = FileDescriptor();

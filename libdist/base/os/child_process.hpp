@@ -111,9 +111,13 @@ struct ChildOutput {
   int status = 0;    ///< its shell_status()
 };
 
-/// Runs a program to its end and returns its standard output, whatever its exit status; its other streams are
-/// /dev/null. It is killed at the deadline, and when it writes more than `most` bytes. Errors: not_found, unavailable,
-/// internal (it cannot be started), timeout, limit.
-[[nodiscard]] Result<ChildOutput> output_of(ChildProgram program, Clock::time_point deadline, std::size_t most);
+/// Where the standard error of a program goes of which only the output is wanted.
+enum class ErrorStream { dropped, with_output };
+
+/// Runs a program to its end and returns its standard output, whatever its exit status; its standard input, and its
+/// standard error unless it goes with the output, are /dev/null. It is killed at the deadline, and when it writes more
+/// than `most` bytes. Errors: not_found, unavailable, internal (it cannot be started), timeout, limit.
+[[nodiscard]] Result<ChildOutput> output_of(ChildProgram program, Clock::time_point deadline, std::size_t most,
+                                            ErrorStream errors = ErrorStream::dropped);
 
 }  // namespace amldist

@@ -62,6 +62,15 @@ TEST(OutputOf, HasTheGivenEnvironmentAndNothingElse) {
   EXPECT_EQ(got->text, "A=1\nB=2\n");
 }
 
+TEST(OutputOf, HasTheErrorsOnlyWhereAsked) {
+  const ChildProgram program = {.words = {"/bin/sh", "-c", "echo out; echo error >&2"}};
+  const auto without = output_of(program, later(), enough);
+  const auto with = output_of(program, later(), enough, ErrorStream::with_output);
+  ASSERT_TRUE(without && with);
+  EXPECT_EQ(without->text, "out\n");
+  EXPECT_EQ(with->text, "out\nerror\n");
+}
+
 TEST(OutputOf, SaysWhyThereIsNone) {
   const auto missing = output_of({.words = {"/nonexistent/program"}}, later(), enough);
   ASSERT_FALSE(missing);

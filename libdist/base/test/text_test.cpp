@@ -62,6 +62,12 @@ TEST(Nearest, OffersSlipsButNotGuesses) {
   EXPECT_EQ(nearest(std::string(100000, 'p'), kinds), std::nullopt);
 }
 
+TEST(Words, StandBetweenBlanksAndTabs) {
+  EXPECT_EQ(words_of(" a\tbc  d "), (std::vector<std::string_view>{"a", "bc", "d"}));
+  EXPECT_TRUE(words_of(" \t ").empty());
+  EXPECT_TRUE(words_of("").empty());
+}
+
 TEST(Words, CountAndTrimAndLower) {
   EXPECT_EQ(count(1, "task"), "1 task");
   EXPECT_EQ(count(0, "node"), "0 nodes");

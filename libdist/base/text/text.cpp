@@ -9,6 +9,8 @@
 namespace amldist::text {
 namespace {
 
+constexpr std::string_view blanks = " \t";
+
 constexpr std::size_t longest_quote = 40;
 constexpr std::size_t longest_suggestible_word = 40;
 
@@ -70,8 +72,17 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (auto begin = text.find_first_not_of(blanks); begin != std::string_view::npos;) {
+    const auto end = std::min(text.find_first_of(blanks, begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+    begin = text.find_first_not_of(blanks, end);
+  }
+  return words;
+}
+
 std::string_view trim(std::string_view text) noexcept {
-  constexpr std::string_view blanks = " \t";
   const auto first = text.find_first_not_of(blanks);
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(blanks) - first + 1);

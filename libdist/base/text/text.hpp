@@ -22,6 +22,9 @@ namespace amldist::text {
 /// Pieces between separators; "" gives one empty piece, as "a," gives two.
 [[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
 
+/// The words between blanks and tabs; no word is empty.
+[[nodiscard]] std::vector<std::string_view> words_of(std::string_view text);
+
 /// Text without leading and trailing blanks and tabs.
 [[nodiscard]] std::string_view trim(std::string_view text) noexcept;
 

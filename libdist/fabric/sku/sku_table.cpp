@@ -129,16 +129,6 @@ bool set_key(Sku& sku, std::string_view key, std::string_view value) {
   return true;
 }
 
-std::vector<std::string_view> words_of(std::string_view line) {
-  std::vector<std::string_view> words;
-  while (!line.empty()) {
-    const auto end = std::min(line.find_first_of(" \t"), line.size());
-    if (end > 0) words.push_back(line.substr(0, end));
-    line.remove_prefix(std::min(end + 1, line.size()));
-  }
-  return words;
-}
-
 /// Applies the words after the name. Returns what is wrong with the first invalid one, or nullopt.
 std::optional<std::string> apply_words(Sku& sku, const std::vector<std::string_view>& words) {
   bool has_fabric = false;
@@ -187,7 +177,7 @@ std::vector<SkuFault> SkuTable::add(std::string_view content, const std::string&
     ++number;
     line = line.substr(0, line.find('#'));
     if (line.ends_with('\r')) line.remove_suffix(1);
-    const auto words = words_of(line);
+    const auto words = text::words_of(line);
     if (words.empty()) continue;
     Sku sku;
     sku.source = concat({source, ":", std::to_string(number)});

@@ -15,17 +15,6 @@ constexpr std::array<std::pair<std::string_view, VerdictFormat>, 3> formats = {{
     {"nodeverdict", VerdictFormat::nodeverdict},
 }};
 
-std::vector<std::string> words_of(std::string_view text) {
-  constexpr std::string_view blanks = " \t";
-  std::vector<std::string> words;
-  for (auto begin = text.find_first_not_of(blanks); begin != std::string_view::npos;) {
-    const auto end = std::min(text.find_first_of(blanks, begin), text.size());
-    words.emplace_back(text.substr(begin, end - begin));
-    begin = text.find_first_not_of(blanks, end);
-  }
-  return words;
-}
-
 /// Applies what follows the format: a number of seconds, or "root".
 bool apply_option(SiteCheck& check, std::string_view option) {
   if (option == "root") {
@@ -58,7 +47,8 @@ std::optional<SiteCheck> parse_site_check(std::string_view text) {
   for (std::size_t i = 1; i < options.size(); ++i) {
     if (!apply_option(check, options[i])) return std::nullopt;
   }
-  check.words = words_of(text.substr(blank));
+  const auto words = text::words_of(text.substr(blank));
+  check.words.assign(words.begin(), words.end());
   const bool is_absolute = !check.words.empty() && check.words.front().starts_with('/');
   return is_absolute ? std::optional(std::move(check)) : std::nullopt;
 }

@@ -301,8 +301,8 @@ bool FirstFailure::may_be_consequence() const {
   return distance_from_cause(*first_) != 0 && (was_ended(*first_) || first_->last_call.starts_with("in "));
 }
 
-/// The task that ended first of those for which the others waited; nullptr: none of them is known to have ended by
-/// itself. Where all were killed, none has, but the one for which nobody waited is no cause.
+/// Of the tasks for which the others waited, the first to end; nullptr if none of them is known to have ended by
+/// itself. A task that was killed counts only if the first failure was a kill, too.
 const FailureReport* FirstFailure::recorded_cause(const RecordedCause& recorded) const {
   const FailureReport* found = nullptr;
   const auto order = [](const FailureReport& end) { return std::pair(was_ended(end), end.elapsed_ms); };

@@ -12,9 +12,8 @@ void LastStates::take(std::string_view text) {
   constexpr std::int64_t now_ns = 1LL << 60;  // only the order of calls counts
   auto recording = parse_rank_state(text, tasks_, now_ns);
   if (!recording || states_.size() >= most) return;
-  auto& state = states_[{recording->rank, recording->source}];
-  const bool is_known = state.rank == recording->rank && state.source == recording->source;
-  if (!is_known || state.writer != trace::Writer::gone) state = std::move(*recording);
+  const auto [place, is_new] = states_.try_emplace({recording->rank, recording->source});
+  if (is_new || place->second.writer != trace::Writer::gone) place->second = std::move(*recording);
 }
 
 std::optional<RecordedCause> LastStates::cause() const {

@@ -1,6 +1,5 @@
 #include "aml_dist/check/site_checks.hpp"
 
-#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,32 +28,13 @@ using text::concat;
 
 constexpr std::size_t longest_tool_output = std::size_t{1} << 20;
 
-/// Runs a tool to its end. Errors: as output_of().
-Result<ChildOutput> run_tool(const SiteCheck& site, Clock::time_point deadline) {
-  auto output = Pipe::make();
-  if (!output) return output.error();
-  const FileDescriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  const bool wants_errors = site.format == VerdictFormat::exit;
-  auto child = ChildProcess::start({.words = site.words,
-                                    .standard_input = null.get(),
-                                    .standard_output = output->writing.get(),
-                                    .standard_error = wants_errors ? output->writing.get() : null.get(),
-                                    .own_group = true});
-  if (!child) return child.error();
-  output->writing = FileDescriptor();
-  auto text = read_until_end(output->reading.get(), deadline, longest_tool_output);
-  const auto status = text ? child->wait_until(deadline) : std::nullopt;
-  child->kill_group(SIGKILL);
-  if (!text) return text.error();
-  if (!status) return Error{Errc::timeout, ""};
-  return ChildOutput{std::move(*text), *status};
-}
-
 Check ask_tool(const std::string& name, const SiteCheck& site, std::chrono::seconds longest) {
   const std::string id = concat({"site.", name});
   if (site.needs_root && ::geteuid() != 0) return {id, Verdict::skip, "only root can run it", ""};
   const auto limit = std::min(longest, std::chrono::seconds(site.seconds));
-  const auto output = run_tool(site, Clock::now() + limit);
+  const auto errors = site.format == VerdictFormat::exit ? ErrorStream::with_output : ErrorStream::dropped;
+  const auto output =
+      output_of({.words = site.words, .own_group = true}, Clock::now() + limit, longest_tool_output, errors);
   if (output) return read_site_verdict(name, site, *output);
   const bool is_late = output.error().code == Errc::timeout;
   return {id, Verdict::unknown,
