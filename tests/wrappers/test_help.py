@@ -51,7 +51,7 @@ def test_the_help_of_the_option_fits(kind_help):
     (["check", "--polcy", "off"], "there is no option '--polcy': did you mean --policy?"),
     (["order", "word"], "unexpected argument 'word'"),
     (["bench", "--op"], "--op needs a value"),
-    (["stop"], "there is no JOBID[.STEP]"),
+    (["stop"], "JOBID[.STEP] is missing"),
     (["trace", "--json", "--stacks"], "--stacks excludes --json"),
 ])
 def test_a_wrong_line_points_to_the_subcommands_help(words, said):
