@@ -105,6 +105,12 @@ def test_the_tools_own_advice_is_the_remedy(site):
     assert outcome.checks["site.theirs"]["remedy"] == "Open a ticket"
 
 
+def test_errors_are_evidence_of_an_exit_status_and_no_part_of_json(site):
+    outcome = site(nhc=("exit,5", "echo 'ERROR: nhc: no IB port' >&2; exit 1"), agent=("status,5", "echo '{}' >&2\n" + says(AGENT)))
+    assert outcome.checks["site.nhc"]["evidence"] == "ERROR: nhc: no IB port", outcome.out
+    assert outcome.verdicts["site.agent"] == "pass", outcome.out
+
+
 def test_two_tools_speak_in_one_report(site):
     outcome = site(agent=("status,5", says(changed(AGENT, ["gpu", "GpuCountCheck", "status"], "Error"))), nhc=("exit,5", "echo ok"))
     assert outcome.verdicts["site.agent"] == "fail" and outcome.verdicts["site.nhc"] == "pass" and outcome.verdicts["ib.state"] == "pass"
