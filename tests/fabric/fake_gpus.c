@@ -3,6 +3,7 @@
  *
  *   FAKE_CUDA_GPUS=8       how many GPUs there are
  *   FAKE_CUDA_INIT=100     what cuInit returns (100: no device); FAKE_CUDA_MEMORY=2: what an allocation returns
+ *   FAKE_CUDA_TORN=1       a byte that the memory does not hold as it was written
  *   FAKE_NCCL_FAIL=3       what ncclCommInitAll returns; FAKE_NCCL_HANG=1: it does not return
  *   FAKE_NCCL_SLOW=50000   microseconds that an allreduce takes */
 #include <stddef.h>
@@ -51,6 +52,15 @@ int cuMemAlloc_v2(unsigned long long* memory, size_t bytes) {
 int cuMemFree_v2(unsigned long long memory) {
   free((void*)memory);
   return 0;
+}
+int cuMemcpyHtoD_v2(void* gpu, const void* host, size_t bytes) {
+  memcpy(gpu, host, bytes);
+  return current == NULL ? 201 : 0;
+}
+int cuMemcpyDtoH_v2(void* host, const void* gpu, size_t bytes) {
+  memcpy(host, gpu, bytes);
+  if (number("FAKE_CUDA_TORN", 0) != 0) ((char*)host)[4096] ^= 1;
+  return current == NULL ? 201 : 0;
 }
 int cuStreamCreate(void** stream, unsigned flags) {
   (void)flags;

@@ -1,4 +1,4 @@
-"""aml-dist check --bench on one node: writes of each port to itself, from a GPU's memory, and NCCL between the GPUs; with
+"""aml-dist check --bench on one node: writes of each port to itself, from a GPU's memory to a GPU's, and NCCL between the GPUs; with
 verbs, CUDA and NCCL in memory (fake_verbs.c, fake_gpus.c)."""
 
 import conftest
@@ -29,6 +29,12 @@ def test_each_port_writes_to_itself(bench):
     assert outcome.status == 0, outcome.out
     for name, unit in (("ib.bandwidth", "Gb/s"), ("ib.latency", "us"), ("ib.gpudirect", "Gb/s")):
         assert checks[name]["verdict"] == "pass" and unit in checks[name]["evidence"], checks[name]
+    assert checks["ib.gpudirect"]["evidence"].startswith("GPU to GPU: 2 measurements"), checks["ib.gpudirect"]
+
+
+def test_what_did_not_arrive_in_the_gpus_memory_is_a_failure(bench):
+    outcome, checks = bench(FAKE_CUDA_TORN="1")
+    assert outcome.status == 1 and "byte 4096 did not arrive in the GPU's memory" in outcome.out, outcome.out
 
 
 def test_the_skus_floor_counts_for_host_and_gpu(bench):

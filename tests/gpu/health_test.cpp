@@ -5,6 +5,7 @@
 // Exit status 77: no GPU.
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "fabric/checks/gpu_checks.hpp"
 #include "fabric/gpu/cuda_memory.hpp"
@@ -51,7 +52,15 @@ void memory_of_a_gpu_can_be_had() {
   expect(!addresses.empty(), "CUDA names the GPUs");
   const auto memory = fabric::CudaMemory::allocate(*cuda, 0, std::size_t{8} << 20);
   expect(memory.ok() && memory->address() != nullptr, memory ? "an address" : memory.error().message);
-  if (memory) std::printf("gpu: memory as DMA-BUF: %s\n", memory->exported() ? "yes" : "not here");
+  if (!memory) return;
+  std::printf("gpu: memory as DMA-BUF: %s\n", memory->exported() ? "yes" : "not here");
+  std::vector<std::byte> bytes(std::size_t{4} << 20);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 >> 3);
+  std::vector<std::byte> back(bytes.size());
+  const std::string written = memory->write(bytes.size(), bytes);
+  const std::string read = memory->read(bytes.size(), back);
+  expect(written.empty() && read.empty(), written + read);
+  expect(back == bytes, "what was written to a GPU's memory is read from it");
 }
 
 void nccl_is_measured_between_several(std::size_t gpus) {

@@ -270,7 +270,8 @@ std::vector<SlowPart> locate(const std::vector<PairResult>& all, const std::vect
   return out;
 }
 
-Check judge_gpudirect(const std::vector<std::string>& hosts, const std::vector<PairResult>& pairs, double floor_gbps) {
+GpudirectCheck judge_gpudirect(const std::vector<std::string>& hosts, const std::vector<PairResult>& pairs,
+                               double floor_gbps) {
   std::vector<PairResult> measured;
   std::vector<Finding> findings;
   std::string reason = "nothing was measured";
@@ -286,11 +287,26 @@ Check judge_gpudirect(const std::vector<std::string>& hosts, const std::vector<P
     measured.push_back(each);
     measured.back().gbps = each.gpu.gbps;
   }
+  GpudirectCheck out;
   if (!measured.empty()) {
-    const Check speed = judge_speed(hosts, measured, floor_gbps).bandwidth;
-    findings.push_back({speed.verdict, speed.evidence, speed.remedy});
+    SpeedChecks speed = judge_speed(hosts, measured, floor_gbps);
+    const auto to_host =
+        std::ranges::find_if(measured, [](const PairResult& each) { return !each.gpu.reason.empty(); });
+    const std::string targets =
+        to_host == measured.end()
+            ? "GPU to GPU: "
+            : concat({"from GPUs, ", way_of(hosts, *to_host), " to host memory, since ", to_host->gpu.reason, ": "});
+    findings.push_back({speed.bandwidth.verdict, targets + speed.bandwidth.evidence, speed.bandwidth.remedy});
+    out.slow = std::move(speed.slow);
   }
-  return join_findings("ib.gpudirect", findings, reason);
+  out.check = join_findings("ib.gpudirect", findings, reason);
+  return out;
+}
+
+void add_slow(std::vector<SlowPart>& slow, const std::vector<SlowPart>& more) {
+  for (const SlowPart& each : more) {
+    if (std::ranges::find(slow, each) == slow.end()) slow.push_back(each);
+  }
 }
 
 SpeedChecks judge_speed(const std::vector<std::string>& hosts, const std::vector<PairResult>& pairs,
@@ -321,9 +337,7 @@ SpeedChecks judge_speed(const std::vector<std::string>& hosts, const std::vector
   out.bandwidth = join_findings("ib.bandwidth", speeds, "");
   out.latency = join_findings("ib.latency", times, "");
   out.slow = locate(measured, slow);
-  for (SlowPart& each : rails) {
-    if (std::ranges::find(out.slow, each) == out.slow.end()) out.slow.push_back(std::move(each));
-  }
+  add_slow(out.slow, rails);
   std::string blamed;
   for (const SlowPart& part : out.slow) {
     blamed += concat({blamed.empty() ? "slow: " : ", ", name_of(hosts, part)});

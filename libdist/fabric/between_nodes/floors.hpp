@@ -53,9 +53,15 @@ struct SpeedChecks {
 [[nodiscard]] SpeedChecks judge_speed(const std::vector<std::string>& hosts, const std::vector<PairResult>& pairs,
                                       double floor_gbps);
 
-/// ib.gpudirect: the same for writes from GPUs' memory. A card that cannot read it is a warning: NCCL copies then.
-[[nodiscard]] Check judge_gpudirect(const std::vector<std::string>& hosts, const std::vector<PairResult>& pairs,
-                                    double floor_gbps);
+/// What the writes from a GPU's memory to another's say.
+struct GpudirectCheck {
+  Check check;  ///< ib.gpudirect
+  std::vector<SlowPart> slow;
+};
+
+/// The same for them. A card that cannot read a GPU's memory is a warning: NCCL copies then.
+[[nodiscard]] GpudirectCheck judge_gpudirect(const std::vector<std::string>& hosts,
+                                             const std::vector<PairResult>& pairs, double floor_gbps);
 
 /// "node3", "node3 mlx5_1:1", "node3 -> node7 mlx5_1:1", "rail mlx5_1:1".
 [[nodiscard]] std::string name_of(const std::vector<std::string>& hosts, const SlowPart& part);
@@ -65,6 +71,9 @@ struct SpeedChecks {
 /// most of whose pairs are slow is at fault, else a port, else a node or port that is slow in one direction; else only
 /// the connection is known.
 [[nodiscard]] std::vector<SlowPart> locate(const std::vector<PairResult>& all, const std::vector<PairResult>& slow);
+
+/// Adds what is not yet in `slow`.
+void add_slow(std::vector<SlowPart>& slow, const std::vector<SlowPart>& more);
 
 /// "node3,node7": for sbatch --exclude, from slow parts and pairs that failed; may be empty. A rail is no node's. Of a
 /// slow connection the second node is named, because excluding either avoids it.

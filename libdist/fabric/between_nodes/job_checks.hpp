@@ -46,10 +46,10 @@ void add_process_traits(NodeSummary& summary, const ProcessFacts& process);
 [[nodiscard]] std::string to_text(const NodeSummary& summary);
 [[nodiscard]] Result<NodeSummary> summary_from_text(std::string_view text);
 
-/// The same write from a GPU's memory (GPUDirect).
+/// The same write from a GPU's memory to a GPU's (GPUDirect).
 struct GpuSpeed {
   double gbps = 0;      ///< 0: not measured
-  std::string reason;   ///< why it was not measured, if that is no fault
+  std::string reason;   ///< if that is no fault, why it was not measured, or only to the host's memory
   std::string problem;  ///< what went wrong
 };
 

@@ -48,18 +48,44 @@ std::string to_text(const LinkAddress& writer, const LinkAddress& reader) {
 
 enum class End { writer, reader };
 
+/// The digits of written(), beside 0.
+constexpr char wrote = '1';
+constexpr char wrote_to_gpu = '2';
+
 /// The last line of the endpoints. A node of an earlier release sends no names; ours then stand for a rail that it
 /// lacks.
 constexpr std::string_view names_line = "names";
 
+/// A line for each rail's GPU memory, only where it is measured: "ADDRESS KEY" or "-" for each rail.
+constexpr std::string_view gpus_line = "gpus";
+
+std::string to_text(const std::optional<RemotePlace>& place) {
+  return place ? concat({std::to_string(place->address), " ", std::to_string(place->key)}) : "-";
+}
+
+std::optional<RemotePlace> place_from(std::string_view text) {
+  const auto words = text::split(text, ' ');
+  if (words.size() != 2) return std::nullopt;
+  const auto address = text::to_number(words[0], ~std::uint64_t{0});
+  const auto key = text::to_number(words[1], 0xffffffff);
+  if (!address || !key) return std::nullopt;
+  return RemotePlace{*address, static_cast<std::uint32_t>(*key)};
+}
+
 /// A neighbour's endpoints: a line for each rail, and the rail that each own rail is paired with.
 struct Neighbour {
   std::vector<std::string_view> lines;
+  std::vector<std::string_view> gpus;
   std::vector<std::optional<std::size_t>> rails;
 
   /// Empty if the neighbour lacks such a rail.
   [[nodiscard]] std::string_view line_for(std::size_t own_rail) const {
     return own_rail < rails.size() && rails[own_rail] ? lines[*rails[own_rail]] : std::string_view();
+  }
+  /// The memory of the GPU at the rail that is paired with `own_rail`; nullopt if there is none.
+  [[nodiscard]] std::optional<RemotePlace> gpu_for(std::size_t own_rail) const {
+    const auto rail = own_rail < rails.size() ? rails[own_rail] : std::nullopt;
+    return rail && *rail < gpus.size() ? place_from(gpus[*rail]) : std::nullopt;
   }
 };
 
@@ -69,6 +95,7 @@ Neighbour neighbour_from(std::string_view endpoints, const std::vector<std::stri
   for (const std::string_view line : text::split(endpoints, '\n')) {
     const auto fields = text::split(line, '\t');
     if (fields[0] == names_line) names.assign(fields.begin() + 1, fields.end());
+    else if (fields[0] == gpus_line) out.gpus.assign(fields.begin() + 1, fields.end());
     else if (!line.empty()) out.lines.push_back(line);
   }
   // Without names the order decides.
@@ -111,7 +138,9 @@ struct Ends {
   double gbps = 0;
   double latency_us = 0;
   GpuSpeed gpu;
-  std::optional<CudaMemory> gpu_memory;
+  std::optional<CudaMemory> gpu_memory;  ///< two halves: what it writes, and what is written to it
+  RemotePlace to;                        ///< at the right neighbour
+  std::optional<RemotePlace> to_gpu;
 };
 
 class VerbsRing final : public RingTest {
@@ -170,6 +199,10 @@ class VerbsRing final : public RingTest {
     if (ends_.empty()) return out;
     out += names_line;
     for (const std::string& name : names()) out += concat({"\t", name});
+    out += "\n";
+    if (!plan_.measure) return out;
+    out += gpus_line;
+    for (const auto& each : ends_) out += concat({"\t", to_text(gpu_target(*each))});
     return out + "\n";
   }
 
@@ -183,24 +216,28 @@ class VerbsRing final : public RingTest {
       own.read_problem = connect_end(own.reader, left.line_for(i), End::writer);
       own.write_problem = connect_end(own.writer, right.line_for(i), End::reader);
       const auto peer = peer_of(right.line_for(i), End::reader);
-      if (peer) right_buffers_[i] = peer->buffer;
+      if (peer) own.to = {peer->buffer + buffer_bytes / 2, peer->remote_key};
+      own.to_gpu = right.gpu_for(i);
     }
   }
 
   void write() override {
-    for (std::size_t i = 0; i < ends_.size(); ++i) {
-      Ends& own = *ends_[i];
-      if (!own.problem.empty() || !own.write_problem.empty()) continue;
+    for (const auto& each : ends_) {
+      if (!each->problem.empty() || !each->write_problem.empty()) continue;
       const auto deadline = Clock::now() + plan_.timeout;
-      const std::uint64_t to = right_buffers_[i] + buffer_bytes / 2;
-      if (auto failure = own.writer.write(0, to, test_bytes, deadline)) own.write_problem = describe(*failure);
-      else if (plan_.measure) measure(own, to, deadline);
+      if (auto failure = each->writer.write(0, each->to, test_bytes, deadline))
+        each->write_problem = describe(*failure);
+      else if (plan_.measure) measure(*each, deadline);
     }
   }
 
   [[nodiscard]] std::string written() const override {
     std::string out;
-    for (const auto& each : ends_) out += each->problem.empty() && each->write_problem.empty() ? '1' : '0';
+    for (const auto& each : ends_) {
+      const bool well = each->problem.empty() && each->write_problem.empty();
+      const bool to_gpu = well && each->to_gpu && each->gpu.gbps > 0;
+      out += to_gpu ? wrote_to_gpu : well ? wrote : '0';
+    }
     return out;
   }
 
@@ -208,14 +245,10 @@ class VerbsRing final : public RingTest {
     for (std::size_t rail = 0; rail < ends_.size(); ++rail) {
       const auto& each = ends_[rail];
       const auto its = rail < left_rails_.size() ? left_rails_[rail] : std::nullopt;
-      const bool came = !its || *its >= written.size() || written[*its] == '1';
-      if (!each->problem.empty() || !each->read_problem.empty() || !came) continue;
-      const auto memory = each->device.memory().subspan(buffer_bytes / 2, test_bytes);
-      for (std::size_t i = 0; i < memory.size(); ++i) {
-        if (memory[i] == byte_at(i, plan_.from)) continue;
-        each->read_problem = concat({"byte ", std::to_string(i), " did not arrive"});
-        break;
-      }
+      const char said = its && *its < written.size() ? written[*its] : wrote;
+      if (!each->problem.empty() || !each->read_problem.empty() || said == '0') continue;
+      each->read_problem = difference(each->device.memory().subspan(buffer_bytes / 2, test_bytes), "");
+      if (said == wrote_to_gpu && each->read_problem.empty()) each->read_problem = compare_gpu(*each);
     }
   }
 
@@ -247,6 +280,26 @@ class VerbsRing final : public RingTest {
     else fill(ends);
   }
 
+  /// Empty if these are the bytes that `plan_.from` writes.
+  [[nodiscard]] std::string difference(std::span<const std::byte> bytes, std::string_view where) const {
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      if (bytes[i] != byte_at(i, plan_.from)) return concat({"byte ", std::to_string(i), " did not arrive", where});
+    }
+    return {};
+  }
+
+  [[nodiscard]] std::string compare_gpu(const Ends& own) const {
+    if (!own.gpu_memory) return {};
+    std::vector<std::byte> bytes(measured_bytes);
+    std::string problem = own.gpu_memory->read(measured_bytes, bytes);
+    return problem.empty() ? difference(bytes, " in the GPU's memory") : problem;
+  }
+
+  static std::optional<RemotePlace> gpu_target(const Ends& ends) {
+    const auto place = ends.gpu_memory ? ends.device.gpu_memory() : std::nullopt;
+    return place ? std::optional(RemotePlace{place->address + measured_bytes, place->key}) : std::nullopt;
+  }
+
   /// Memory of the nearest GPU, else of the one with the same number as the port.
   void add_gpu(Ends& ends, const std::string& pci_path) const {
     if (!no_gpu_.empty()) {
@@ -256,7 +309,7 @@ class VerbsRing final : public RingTest {
     const auto near = std::ranges::find_if(nearest_, [&](const auto& path) { return share_bridge(path, pci_path); });
     const auto index =
         near == nearest_.end() ? ends_.size() % gpus_.size() : static_cast<std::size_t>(near - nearest_.begin());
-    auto memory = CudaMemory::allocate(*cuda_, static_cast<int>(index), measured_bytes);
+    auto memory = CudaMemory::allocate(*cuda_, static_cast<int>(index), std::size_t{2} * measured_bytes);
     if (!memory) {
       ends.gpu.problem = memory.error().message;
       return;
@@ -266,7 +319,13 @@ class VerbsRing final : public RingTest {
       ends.gpu.problem = concat({"GPU ", gpus_[index], ": ", describe(*failure)});
       return;
     }
-    ends.gpu_memory.emplace(std::move(*memory));
+    // The same two halves as in the host's buffer, which make_links() has filled.
+    const auto host = ends.device.memory();
+    ends.gpu.problem = memory->write(0, host.first(measured_bytes));
+    if (ends.gpu.problem.empty()) {
+      ends.gpu.problem = memory->write(measured_bytes, host.subspan(buffer_bytes / 2, measured_bytes));
+    }
+    if (ends.gpu.problem.empty()) ends.gpu_memory.emplace(std::move(*memory));
   }
 
   void fill(Ends& ends) const {
@@ -290,23 +349,24 @@ class VerbsRing final : public RingTest {
     return failure ? describe(*failure) : std::string();
   }
 
-  static void measure(Ends& own, std::uint64_t to, Clock::time_point deadline) {
-    auto failure = measure_latency(own, to, deadline);
-    if (!failure) failure = measure_bandwidth(own, to, deadline, Source::host, own.gbps);
+  static void measure(Ends& own, Clock::time_point deadline) {
+    auto failure = measure_latency(own, deadline);
+    if (!failure) failure = measure_bandwidth(own, own.to, deadline, Source::host, own.gbps);
     if (failure) own.write_problem = describe(*failure);
     if (failure || !own.gpu_memory) return;
-    failure = measure_bandwidth(own, to, deadline, Source::gpu, own.gpu.gbps);
-    if (failure) own.gpu.problem = concat({"from the GPU's memory: ", describe(*failure)});
+    if (!own.to_gpu) own.gpu.reason = "the other node has no memory of a GPU there";
+    failure = measure_bandwidth(own, own.to_gpu.value_or(own.to), deadline, Source::gpu, own.gpu.gbps);
+    if (failure) own.gpu.problem = concat({"writing from the GPU's memory: ", describe(*failure)});
   }
 
   /// The median of small writes, one after the other.
-  static VerbsOutcome measure_latency(Ends& own, std::uint64_t to, Clock::time_point deadline) {
+  static VerbsOutcome measure_latency(Ends& own, Clock::time_point deadline) {
     constexpr std::size_t writes = 101;
     constexpr std::uint32_t small = 8;
     std::array<double, writes> taken{};
     for (double& each : taken) {
       const auto began = Clock::now();
-      if (auto failure = own.writer.write(0, to, small, deadline)) return failure;
+      if (auto failure = own.writer.write(0, own.to, small, deadline)) return failure;
       each = std::chrono::duration<double, std::micro>(Clock::now() - began).count();
     }
     std::ranges::nth_element(taken, taken.begin() + writes / 2);
@@ -315,7 +375,7 @@ class VerbsRing final : public RingTest {
   }
 
   /// Two writes are under way at any time.
-  static VerbsOutcome measure_bandwidth(Ends& own, std::uint64_t to, Clock::time_point deadline, Source source,
+  static VerbsOutcome measure_bandwidth(Ends& own, const RemotePlace& to, Clock::time_point deadline, Source source,
                                         double& gbps) {
     const auto began = Clock::now();
     std::uint64_t bytes = 0;
@@ -334,7 +394,6 @@ class VerbsRing final : public RingTest {
   VerbsApi api_;
   RingPlan plan_;
   std::vector<std::unique_ptr<Ends>> ends_;
-  std::map<std::size_t, std::uint64_t> right_buffers_;
   std::vector<std::optional<std::size_t>>
       left_rails_;  ///< the rail of the left neighbour that each own one is paired with
   std::optional<CudaApi> cuda_;

@@ -44,7 +44,8 @@ class RingTest {
   virtual void connect(std::string_view from, std::string_view to) = 0;
   /// Writes to `plan.to`.
   virtual void write() = 0;
-  /// Whether the writes succeeded, for `plan.to`: a digit for each device, 1 or 0.
+  /// Whether the writes succeeded, for `plan.to`: a digit for each device: 0 no, 1 yes, 2 also to the
+  /// memory of its GPU.
   [[nodiscard]] virtual std::string written() const = 0;
   /// Compares what `plan.from` has written. Call it when that has finished, with its written(): what it could not write
   /// is its own failure; empty if not known.

@@ -26,6 +26,8 @@ Result<CudaApi> load_cuda(const std::string& named) {
   library.find(api.set_context, "cuCtxSetCurrent");
   library.find(api.allocate, "cuMemAlloc_v2");
   library.find(api.release, "cuMemFree_v2");
+  library.find(api.to_gpu, "cuMemcpyHtoD_v2");
+  library.find(api.from_gpu, "cuMemcpyDtoH_v2");
   library.find(api.stream_create, "cuStreamCreate");
   library.find(api.stream_wait, "cuStreamSynchronize");
   library.find_optional(api.error_string, "cuGetErrorString");
@@ -64,6 +66,18 @@ CudaMemory::~CudaMemory() {
   if (address_ == nullptr) return;
   static_cast<void>(api_.set_context(context_));
   static_cast<void>(api_.release(address_));
+}
+
+std::string CudaMemory::write(std::size_t offset, std::span<const std::byte> bytes) const {
+  static_cast<void>(api_.set_context(context_));
+  const int status = api_.to_gpu(static_cast<std::byte*>(address_) + offset, bytes.data(), bytes.size());
+  return status == 0 ? std::string() : concat({"copying to the GPU: ", api_.describe(status)});
+}
+
+std::string CudaMemory::read(std::size_t offset, std::span<std::byte> bytes) const {
+  static_cast<void>(api_.set_context(context_));
+  const int status = api_.from_gpu(bytes.data(), static_cast<std::byte*>(address_) + offset, bytes.size());
+  return status == 0 ? std::string() : concat({"copying from the GPU: ", api_.describe(status)});
 }
 
 FileDescriptor CudaMemory::exported() const {

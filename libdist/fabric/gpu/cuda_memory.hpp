@@ -2,7 +2,9 @@
 // CUDA driver and NCCL are loaded at run time, in a process of their own that may be killed.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +24,8 @@ struct CudaApi {
   int (*set_context)(void*) = nullptr;
   int (*allocate)(void**, std::size_t) = nullptr;
   int (*release)(void*) = nullptr;
+  int (*to_gpu)(void*, const void*, std::size_t) = nullptr;
+  int (*from_gpu)(void*, void*, std::size_t) = nullptr;
   int (*stream_create)(void**, unsigned) = nullptr;
   int (*stream_wait)(void*) = nullptr;
   int (*error_string)(int, const char**) = nullptr;
@@ -55,6 +59,9 @@ class CudaMemory {
 
   [[nodiscard]] void* address() const noexcept { return address_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  /// Copies into the memory, and out of it, from byte `offset` on. Returns why it failed; empty on success.
+  [[nodiscard]] std::string write(std::size_t offset, std::span<const std::byte> bytes) const;
+  [[nodiscard]] std::string read(std::size_t offset, std::span<std::byte> bytes) const;
   /// A DMA-BUF of the memory; invalid if driver or GPU cannot make one.
   [[nodiscard]] FileDescriptor exported() const;
 

@@ -63,7 +63,8 @@ Check join_findings(std::string_view id, const std::vector<Finding>& findings, s
   for (const Finding& finding : findings) {
     if (finding.verdict != check.verdict) continue;
     const bool enough = check.verdict == Verdict::pass && shown == most_passes;
-    if (enough || check.evidence.size() + finding.evidence.size() > longest_evidence) {
+    const bool fits = shown == 0 || check.evidence.size() + finding.evidence.size() <= longest_evidence;
+    if (enough || !fits) {
       ++left_out;
       continue;
     }
@@ -79,7 +80,7 @@ Check join_findings(std::string_view id, const std::vector<Finding>& findings, s
 void add_finding(Check& check, const Finding& finding) {
   if (severity(finding.verdict) < severity(check.verdict)) return;
   if (severity(finding.verdict) > severity(check.verdict)) check = {std::move(check.id), finding.verdict, "", ""};
-  if (check.evidence.size() + finding.evidence.size() > longest_evidence) return;
+  if (!check.evidence.empty() && check.evidence.size() + finding.evidence.size() > longest_evidence) return;
   append_once(check.evidence, finding.evidence);
   append_once(check.remedy, finding.remedy);
 }

@@ -180,5 +180,44 @@ TEST(Floors, AMeasurementTravelsBetweenNodes) {
   EXPECT_DOUBLE_EQ(back->front().latency_us, 2.25);
 }
 
+/// What GPUs write to each other: host memory is as fast everywhere.
+std::vector<PairResult> measure_gpus(std::uint32_t nodes, const Factor& factor) {
+  auto out = measure(nodes, healthy);
+  const auto gpus = measure(nodes, factor, 2);
+  for (std::size_t i = 0; i < out.size(); ++i) out[i].gpu.gbps = gpus[i].gbps;
+  return out;
+}
+
+TEST(Floors, ANodeThatIsSlowOnlyForItsGpusIsFound) {
+  const auto pairs =
+      measure_gpus(16, [](const PairResult& each) { return each.from == 5 || each.to == 5 ? 0.4 : 1.0; });
+  EXPECT_TRUE(judge_speed(hosts_of(16), pairs, 350).slow.empty());
+  const GpudirectCheck gpus = judge_gpudirect(hosts_of(16), pairs, 350);
+  EXPECT_EQ(gpus.check.verdict, Verdict::fail);
+  EXPECT_NE(gpus.check.evidence.find("GPU to GPU: slow: node6;"), std::string::npos) << gpus.check.evidence;
+  ASSERT_EQ(gpus.slow.size(), 1U);
+  EXPECT_EQ(name_of(hosts_of(16), gpus.slow.front()), "node6");
+}
+
+TEST(Floors, APortThatIsSlowOnlyTowardsItsGpuIsFound) {
+  const auto pairs =
+      measure_gpus(1024, [](const PairResult& each) { return each.to == 77 && each.device == "mlx5_1:1" ? 0.3 : 1.0; });
+  const GpudirectCheck gpus = judge_gpudirect(hosts_of(1024), pairs, 350);
+  ASSERT_EQ(gpus.slow.size(), 1U) << gpus.check.evidence;
+  EXPECT_EQ(name_of(hosts_of(1024), gpus.slow.front()), "node78 mlx5_1:1");
+  EXPECT_EQ(exclusion(hosts_of(1024), gpus.slow), "node78");
+}
+
+TEST(Floors, ANodeWithoutGpusIsWrittenToInItsMemoryAndThatIsSaid) {
+  auto pairs = measure_gpus(4, healthy);
+  for (PairResult& each : pairs) {
+    if (each.to == 2) each.gpu.reason = "the other node has no memory of a GPU there";
+  }
+  const GpudirectCheck gpus = judge_gpudirect(hosts_of(4), pairs, 350);
+  EXPECT_EQ(gpus.check.verdict, Verdict::pass);
+  EXPECT_NE(gpus.check.evidence.find("node2 -> node3"), std::string::npos) << gpus.check.evidence;
+  EXPECT_NE(gpus.check.evidence.find("to host memory"), std::string::npos) << gpus.check.evidence;
+}
+
 }  // namespace
 }  // namespace amldist::fabric

@@ -15,11 +15,6 @@ VerbsOutcome failed(const char* stage, int error) { return VerbsFailure{stage, e
 /// Some verbs return the errno; others return -1 and set errno.
 int errno_of(int status) { return status > 0 ? status : errno; }
 
-/// wr.rdma of ibv_send_wr, the first member of a union.
-struct RemotePlace {
-  std::uint64_t address = 0;
-  std::uint32_t key = 0;
-};
 static_assert(sizeof(RemotePlace) == 16);
 
 struct ListOfDevices {
@@ -81,14 +76,19 @@ VerbsOutcome RdmaDevice::open(const VerbsApi& api, const LinkTarget& target, std
 
 VerbsOutcome RdmaDevice::register_gpu(void* address, std::size_t bytes, int dmabuf) {
   gpu_address_ = static_cast<std::byte*>(address);
-  gpu_region_ = {api_->reg_mr(domain_.get(), address, bytes, IBV_ACCESS_LOCAL_WRITE), api_->dereg_mr};
+  gpu_region_ = {api_->reg_mr(domain_.get(), address, bytes, access_flags), api_->dereg_mr};
   if (gpu_region_) return {};
   const int error = errno;
   if (dmabuf < 0 || api_->reg_dmabuf_mr == nullptr) return failed("registering memory of the GPU", error);
-  gpu_region_ = {api_->reg_dmabuf_mr(domain_.get(), 0, bytes, reinterpret_cast<std::uint64_t>(address), dmabuf,
-                                     IBV_ACCESS_LOCAL_WRITE),
-                 api_->dereg_mr};
+  gpu_region_ = {
+      api_->reg_dmabuf_mr(domain_.get(), 0, bytes, reinterpret_cast<std::uint64_t>(address), dmabuf, access_flags),
+      api_->dereg_mr};
   return gpu_region_ ? VerbsOutcome() : failed("registering memory of the GPU as DMA-BUF", errno);
+}
+
+std::optional<RemotePlace> RdmaDevice::gpu_memory() const noexcept {
+  if (!gpu_region_) return std::nullopt;
+  return RemotePlace{reinterpret_cast<std::uint64_t>(gpu_address_), gpu_region_->rkey};
 }
 
 bool RdmaDevice::supports_dmabuf() const noexcept {
@@ -181,7 +181,6 @@ VerbsOutcome RdmaLink::to_ready_to_send() {
 }
 
 VerbsOutcome RdmaLink::connect(const LinkAddress& peer) {
-  peer_ = peer;
   VerbsOutcome failure = to_ready_to_receive(peer);
   // Over RoCE the kernel resolves the peer's MAC here. On a link that has just come up, the first attempt may time out.
   constexpr int more_attempts = 2;
@@ -205,7 +204,7 @@ VerbsOutcome RdmaLink::wait(Clock::time_point deadline) {
   }
 }
 
-VerbsOutcome RdmaLink::start_write(std::size_t from, std::uint64_t to, std::uint32_t bytes, Source source) {
+VerbsOutcome RdmaLink::start_write(std::size_t from, const RemotePlace& to, std::uint32_t bytes, Source source) {
   const bool of_gpu = source == Source::gpu;
   ibv_sge piece = {};
   piece.addr = reinterpret_cast<std::uint64_t>((of_gpu ? device_->gpu_address_ : device_->memory().data()) + from);
@@ -216,14 +215,13 @@ VerbsOutcome RdmaLink::start_write(std::size_t from, std::uint64_t to, std::uint
   request.num_sge = 1;
   request.opcode = IBV_WR_RDMA_WRITE;
   request.send_flags = IBV_SEND_SIGNALED;
-  const RemotePlace place = {to, peer_.remote_key};
-  std::memcpy(&request.wr, &place, sizeof place);
+  std::memcpy(&request.wr, &to, sizeof to);
   ibv_send_wr* rejected = nullptr;
   const int status = ::ibv_post_send(pair_.get(), &request, &rejected);
   return status == 0 ? VerbsOutcome() : failed("ibv_post_send", errno_of(status));
 }
 
-VerbsOutcome RdmaLink::write(std::size_t from, std::uint64_t to, std::uint32_t bytes, Clock::time_point deadline) {
+VerbsOutcome RdmaLink::write(std::size_t from, const RemotePlace& to, std::uint32_t bytes, Clock::time_point deadline) {
   if (auto failure = start_write(from, to, bytes)) return failure;
   return wait(deadline);
 }

@@ -37,6 +37,12 @@ struct LinkTarget {
   bool ethernet = false;
 };
 
+/// Memory of the other end that may be written, as wr.rdma of ibv_send_wr, the first member of a union.
+struct RemotePlace {
+  std::uint64_t address = 0;
+  std::uint32_t key = 0;
+};
+
 /// What the other end needs to connect.
 struct LinkAddress {
   std::uint32_t qp_number = 0;
@@ -86,8 +92,11 @@ class RdmaDevice {
   [[nodiscard]] bool registered() const noexcept { return region_ != nullptr; }
   [[nodiscard]] bool supports_dmabuf() const noexcept;
 
-  /// Registers memory of a GPU as a source of writes: by its address (peer memory), else by `dmabuf`, if that is valid.
+  /// Registers memory of a GPU, as a source and a target of writes: by its address (peer memory), else by `dmabuf`, if
+  /// that is valid.
   [[nodiscard]] VerbsOutcome register_gpu(void* address, std::size_t bytes, int dmabuf);
+  /// That memory, for peers; nullopt if there is none.
+  [[nodiscard]] std::optional<RemotePlace> gpu_memory() const noexcept;
 
  private:
   friend class RdmaLink;
@@ -118,11 +127,12 @@ class RdmaLink {
   /// Brings the queue pair to ready-to-send towards the peer.
   [[nodiscard]] VerbsOutcome connect(const LinkAddress& peer);
   /// Starts such a write; each needs one finish_write(). Four at once at most.
-  [[nodiscard]] VerbsOutcome start_write(std::size_t from, std::uint64_t to, std::uint32_t bytes,
+  [[nodiscard]] VerbsOutcome start_write(std::size_t from, const RemotePlace& to, std::uint32_t bytes,
                                          Source source = Source::host);
   [[nodiscard]] VerbsOutcome finish_write(Clock::time_point deadline) { return wait(deadline); }
-  /// Writes `bytes` from offset `from` of our memory to address `to` of the peer's, and waits for the completion.
-  [[nodiscard]] VerbsOutcome write(std::size_t from, std::uint64_t to, std::uint32_t bytes, Clock::time_point deadline);
+  /// Writes `bytes` from offset `from` of our memory to `to` of the peer's, and waits for the completion.
+  [[nodiscard]] VerbsOutcome write(std::size_t from, const RemotePlace& to, std::uint32_t bytes,
+                                   Clock::time_point deadline);
 
  private:
   VerbsOutcome to_init();
@@ -133,7 +143,6 @@ class RdmaLink {
   const RdmaDevice* device_ = nullptr;
   VerbsHandle<ibv_cq> queue_{nullptr, nullptr};
   VerbsHandle<ibv_qp> pair_{nullptr, nullptr};
-  LinkAddress peer_;
 };
 
 }  // namespace amldist::fabric

@@ -106,7 +106,8 @@ VerbsOutcome write_to_self(const RdmaDevice& device) {
   const auto target = memory.subspan(memory.size() / 2, loopback_bytes);
   fill(source, static_cast<std::uint32_t>(::getpid()));
   std::ranges::fill(target, std::byte{0});
-  const std::uint64_t to = receiver.address().buffer + memory.size() / 2;
+  const LinkAddress address = receiver.address();
+  const RemotePlace to = {address.buffer + memory.size() / 2, address.remote_key};
   if (auto failure = sender.write(0, to, loopback_bytes, Clock::now() + write_timeout)) return failure;
   if (!std::ranges::equal(source, target)) return VerbsFailure{"comparing the received bytes", EIO, 0};
   return {};

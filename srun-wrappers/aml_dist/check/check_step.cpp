@@ -41,8 +41,9 @@ Result<void> run_ring(NodeExchange& exchange, fabric::RingTest& ring, const fabr
   ring.connect((*neighbours)[plan.from], (*neighbours)[plan.to]);
   if (auto status = exchange.round({}, ""); !status) return status.error();
   ring.write();
-  if (auto status = exchange.round({}, ""); !status) return status.error();
-  ring.compare("");
+  auto written = exchange.round({false, {plan.from}}, ring.written());
+  if (!written) return written.error();
+  ring.compare((*written)[plan.from]);
   return {};
 }
 
@@ -111,10 +112,12 @@ void add_speed(StepReport& step, double floor_gbps, const std::string& record, c
   hosts.reserve(step.nodes.size());
   for (const fabric::NodeSummary& node : step.nodes) hosts.push_back(node.host);
   fabric::SpeedChecks speed = fabric::judge_speed(hosts, step.pairs, floor_gbps);
+  fabric::GpudirectCheck gpus = fabric::judge_gpudirect(hosts, step.pairs, floor_gbps);
+  add_slow(speed.slow, gpus.slow);
   if (!record.empty()) add_record(hosts, speed, record, own_step);
   step.report.checks.push_back(std::move(speed.bandwidth));
   step.report.checks.push_back(std::move(speed.latency));
-  step.report.checks.push_back(fabric::judge_gpudirect(hosts, step.pairs, floor_gbps));
+  step.report.checks.push_back(std::move(gpus.check));
   step.slow = std::move(speed.slow);
 }
 
@@ -167,13 +170,21 @@ void add_own_speed(const CheckOptions& options, const fabric::NodeFacts& node, c
     const std::string own = ring->endpoints();
     ring->connect(own, own);
     ring->write();
-    ring->compare("");
+    ring->compare(ring->written());
     pairs = ring->results();
   }
+  std::vector<fabric::Finding> failed;
+  for (const PairResult& each : pairs) {
+    if (each.problem.empty()) continue;
+    failed.push_back({fabric::Verdict::fail,
+                      concat({each.device, " -> itself: ", fabric::printable(each.problem, 200)}),
+                      "see the port's other checks"});
+  }
+  if (!failed.empty()) report.checks.push_back(join_findings("ib.pair", failed, ""));
   fabric::SpeedChecks speed = fabric::judge_speed({node.host}, pairs, floor_of(request));
   report.checks.push_back(std::move(speed.bandwidth));
   report.checks.push_back(std::move(speed.latency));
-  report.checks.push_back(fabric::judge_gpudirect({node.host}, pairs, floor_of(request)));
+  report.checks.push_back(fabric::judge_gpudirect({node.host}, pairs, floor_of(request)).check);
 }
 
 Result<StepOutcome> verify_step(const StepContext& context, const CheckOptions& options, const fabric::NodeFacts& node,

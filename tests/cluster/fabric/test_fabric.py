@@ -489,6 +489,24 @@ def test_a_slow_node_is_found_and_its_name_is_for_exclude(cluster, four_healthy,
     assert text.status == 1 and "node3" in text.out.split()[0].split(","), str(text)
 
 
+def test_gpus_of_two_nodes_write_to_each_others_memory(cluster, four_healthy, workdir):
+    """libfake_gpus.so is a CUDA driver whose GPUs' memory is the process's (tests/fabric/fake_gpus.c)."""
+    gpus = {"AMLDIST_CUDA": str(readable_copy(LIBRARY.parent / "libfake_gpus.so"))}
+    done, report = check_step(cluster, four_healthy, workdir, "--bench", **gpus)
+    check = by_id(report)["ib.gpudirect"]
+    assert done.status == 0 and check["verdict"] == "pass", str(done)
+    assert check["evidence"].startswith("GPU to GPU: 16 measurements"), check
+    torn = on_one_node(workdir, "node3", "FAKE_CUDA_TORN=1")
+    done, report = check_step(cluster, four_healthy, workdir, "--bench", srun=torn, **gpus)
+    pair = by_id(report)["ib.pair"]
+    assert done.status == 1 and "-> node3 over" in pair["evidence"], str(done)
+    assert "byte 4096 did not arrive in the GPU's memory" in pair["evidence"] and "-> node4" not in pair["evidence"], pair
+    alone = on_one_node(workdir, "node2", "AMLDIST_CUDA=/nonexistent")
+    done, report = check_step(cluster, four_healthy, workdir, "--bench", srun=alone, **gpus)
+    check = by_id(report)["ib.gpudirect"]
+    assert check["verdict"] == "pass" and "-> node2" in check["evidence"] and "to host memory" in check["evidence"], str(done)
+
+
 def test_the_record_says_how_often_a_node_was_slow(cluster, four_healthy, workdir):
     wrap = on_one_node(workdir, "node3", "FAKE_VERBS_SLOW=1500000")
     record = workdir / "record"
