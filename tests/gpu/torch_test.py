@@ -149,11 +149,9 @@ def check_operations(torch, dist) -> None:
         x = torch.ones(1 << 18, device=gpu)
         dist.all_reduce(x)
         assert bool((x == size).all())
-    try:
-        dist.all_reduce(torch.ones(4, 4, device=gpu)[:, ::2])
-        raise AssertionError("a tensor with gaps was taken")
-    except ValueError as told:
-        assert "not contiguous" in str(told), told
+    with_gaps = torch.ones(4, 4, device=gpu)
+    dist.all_reduce(with_gaps[:, ::2])
+    assert with_gaps.tolist() == [[size, 1, size, 1]] * 4
     def shown():  # contiguous, and 2 * (rank + 1), although its memory holds another number
         return (torch.ones(1, device=gpu) - 2j * (rank + 1)).conj().imag
 
@@ -320,7 +318,8 @@ def fail(torch, dist, how: str) -> None:
         dist.destroy_process_group()  # no call comes any more that could say it
     except dist.DistBackendError as told:
         print(f"after {time.monotonic() - began:.1f} s: {type(told).__name__}: {told}")
-        assert told.rank == last and f"rank {last}" in str(told), told
+        # Of two ranks that call different operations neither is in the majority.
+        assert told.rank == (None if how == "other" and last == 1 else last) and f"rank {last}" in str(told), told
         assert how != "other" or "broadcast" in str(told), told
         assert time.monotonic() - began < 7
         return
