@@ -31,7 +31,9 @@ std::string sentence(const Stall& stall, const MissingRank& missing, std::uint64
   const std::string who = describe_rank(missing.rank, recording != nullptr ? recording->local_rank : 0, missing.host());
   const std::string time = seconds == 0 ? "" : concat({" for ", std::to_string(seconds), " s"});
   const std::string last = missing.last != nullptr ? describe_call(*missing.last) : "";
-  const std::string doing = missing.last != nullptr ? concat({missing.last->pending() ? " in " : " after ", last}) : "";
+  const bool is_in_it =
+      missing.last != nullptr && missing.last->pending() && recording != nullptr && recording->knows_ends();
+  const std::string doing = missing.last != nullptr ? concat({is_in_it ? " in " : " after ", last}) : "";
   if (missing.unjudged_wait != nullptr)
     return concat(
         {who, " waits in ", describe_call(*missing.unjudged_wait), " on a communicator that is not judged", time});

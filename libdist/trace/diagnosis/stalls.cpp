@@ -20,10 +20,6 @@ using recorder_format::is_collective;
 using recorder_format::State;
 using Why = MissingRank::Why;
 
-/// NCCL's host does not say when the device ends a call, and PyTorch's hooks see an end late, or never in a process
-/// that is stopped. So a rank's newest call stays open.
-bool ends_are_unknown(const Recording& recording) { return recording.source == "nccl" || recording.source == "torch"; }
-
 /// One process's view of one communicator.
 struct Member {
   const Recording* recording;
@@ -54,7 +50,7 @@ void Member::find_blocking() {
   for (const CallRecord* const call : calls) {
     if (!call->pending()) continue;
     if (blocking == nullptr) blocking = call;
-    if (ends_are_unknown(*recording) || call->state != State::started) continue;
+    if (!recording->knows_ends() || call->state != State::started) continue;
     if (blocking->state != State::started || call->sequence < blocking->sequence) blocking = call;
   }
   if (blocking == nullptr) blocking = newest();
@@ -230,7 +226,7 @@ void add_absent(const Group& group, const Step& step, std::uint64_t sequence, St
 /// Adds the ranks that have not made call `sequence`, though they are in no call before it.
 void add_missing(const Group& group, const Step& step, std::uint64_t sequence, Stall& stall) {
   for (const Member& member : group) {
-    const bool waits_before = !ends_are_unknown(*member.recording) && member.is_held_up();
+    const bool waits_before = member.recording->knows_ends() && member.is_held_up();
     if (member.entered() < sequence && !waits_before)
       stall.missing.push_back(missing_rank_of(member, Why::never_called));
   }
@@ -270,7 +266,7 @@ struct Blocked {
 
 /// The oldest call that members are in. Where somebody is held up, a member that has only posted calls does not count.
 std::optional<Blocked> oldest_call(const Group& group) {
-  if (ends_are_unknown(*group.front().recording)) {
+  if (!group.front().recording->knows_ends()) {
     if (const Member* const ahead = first_ahead(group))
       return Blocked{ahead, std::ranges::min(group, {}, &Member::entered).entered() + 1};
   }
@@ -286,7 +282,7 @@ std::optional<Blocked> oldest_call(const Group& group) {
 /// All have made the call, but somebody waits in a later one, or in what comes after a call that was only posted, and a
 /// rank that waits in no call has not made that one.
 std::optional<Blocked> later_call(const Group& group) {
-  if (ends_are_unknown(*group.front().recording)) return std::nullopt;
+  if (!group.front().recording->knows_ends()) return std::nullopt;
   const Member* last = nullptr;
   for (const Member& member : group) {
     if (!member.is_held_up() && (last == nullptr || member.entered() < last->entered())) last = &member;
@@ -307,7 +303,7 @@ Stall stall_in(const Blocked& blocked) {
 
 /// Everybody who waits in a call and is not to blame. `missing` is sorted.
 void add_waiting(const Group& group, Stall& stall) {
-  const bool also_posted = stall.is_only_posted || ends_are_unknown(*group.front().recording);
+  const bool also_posted = stall.is_only_posted || !group.front().recording->knows_ends();
   for (const Member& member : group) {
     const bool is_to_blame = std::ranges::binary_search(stall.missing, member.rank(), {}, &MissingRank::rank);
     if (is_to_blame || !(also_posted ? member.waits() : member.is_held_up())) continue;
@@ -427,8 +423,8 @@ std::optional<Stall> unended_stall(const Group& group, const Step& step) {
   const bool all_have_come = stall.missing.empty();
   if (all_have_come) add_slow(group, oldest->sequence, stall);
   if (stall.missing.empty()) return std::nullopt;
-  stall.may_have_ended = all_have_come && ends_are_unknown(*group.front().recording);
-  stall.is_only_posted = !ends_are_unknown(*group.front().recording) && !oldest->member->is_held_up();
+  stall.may_have_ended = all_have_come && !group.front().recording->knows_ends();
+  stall.is_only_posted = group.front().recording->knows_ends() && !oldest->member->is_held_up();
   return stall;
 }
 
@@ -438,7 +434,7 @@ std::optional<Stall> collective_stall(const Group& group, const Step& step) {
   if (!stall) return std::nullopt;
   // MPI may end a call whose sizes differ, and get stuck in a later one.
   const auto is_slow = [](const MissingRank& each) { return each.why == Why::slow; };
-  if (std::ranges::all_of(stall->missing, is_slow) && !ends_are_unknown(*group.front().recording)) {
+  if (std::ranges::all_of(stall->missing, is_slow) && group.front().recording->knows_ends()) {
     if (auto earlier = differing_stall(group, step, 0)) stall = std::move(earlier);
   }
   std::ranges::sort(stall->missing, {}, &MissingRank::rank);

@@ -57,14 +57,9 @@ double bus_factor(Operation operation, std::uint32_t ranks) noexcept {
   return splits ? others / ranks : 1;
 }
 
-/// NCCL's host does not know when its calls end. PyTorch's end when a thread asks for them.
-bool knows_ends(const Recording& recording) noexcept {
-  return recording.source != "nccl" && recording.source != "torch";
-}
-
 void add(const Recording& recording, const CallRecord& call, const Time& time, Sums& sums) {
   const bool has_ended = call.state == State::completed;
-  const bool is_timed = knows_ends(recording) && call.started_ns != 0;  // else it was posted, and nobody waits in it
+  const bool is_timed = recording.knows_ends() && call.started_ns != 0;  // else it was posted, and nobody waits in it
   const std::int64_t end = has_ended ? call.ended_ns : time.end_ns;
   if (call.state == State::failed || end <= time.begin_ns) return;
   if (is_timed) {

@@ -106,6 +106,9 @@ struct Recording {
   /// `enqueued`.
   std::vector<CallRecord> calls;
 
+  /// False for NCCL, whose host does not say when the device ends a call, and PyTorch, whose hooks see an end late, or
+  /// never in a process that is stopped: a rank's newest call stays open.
+  [[nodiscard]] bool knows_ends() const noexcept { return source != "nccl" && source != "torch"; }
   /// Slots ascend, so where all up to it are in use this is one look.
   [[nodiscard]] const CommunicatorRecord* communicator(std::uint32_t slot) const noexcept;
   /// The oldest call in which the process waits on a communicator without a slot; nullptr if there is no such call.

@@ -97,6 +97,7 @@ TEST(Stalls, OfNcclAreAboutTheCallThatAStoppedRankHasNotMade) {
   ASSERT_EQ(stalls.size(), 1U);
   EXPECT_EQ(stalls[0].call.operation, calls::Operation::allreduce);
   EXPECT_EQ(stalls[0].missing.at(0).rank, 1U);
+  EXPECT_NE(sentence(stalls[0]).find("is stopped after allreduce #5"), std::string::npos) << sentence(stalls[0]);
 }
 
 TEST(Stalls, NamesTheRankThatNeverCalled) {
