@@ -10,6 +10,7 @@ from conftest import DEBIAN
 from rays import HELLO, SHAPE, SLOW, Running, installed, own, steps, wait_until  # noqa: F401 (steps is a fixture)
 
 AML_DIST = r"/aml-dist ray "
+STEPD = r"slurmstepd: \[[0-9]+\.[0-9]+\]"
 FAULTS = {  # signal, where, whom, how the sentence begins
     "GCS": ("KILL", "node1", "gcs/gcs_server", r"ray: node1: .*gcs_server ended with signal 9"),
     "raylet of the head": ("KILL", "node1", "raylet/raylet", r"ray: node1: raylet ended with signal 9"),
@@ -21,6 +22,8 @@ FAULTS = {  # signal, where, whom, how the sentence begins
     "monitor of the head": ("KILL", "node1", "ray/autoscaler/_private/monitor.py", r"ray: node1: monitor.* ended with signal 9"),
     "log monitor of a worker": ("KILL", "node2", "ray/_private/log_monitor.py", r"ray: node2: log_monitor.* ended with signal 9"),
     "agent of a worker": ("KILL", "node2", "DashboardAgent|dashboard/agent.py", r"ray: node2: "),
+    "slurmstepd of the head": ("KILL", "node1", STEPD, r"ray: node1: slurmstepd has ended there"),
+    "slurmstepd of a worker": ("KILL", "node2", STEPD, r"ray: node2: slurmstepd has ended there"),
     "GCS, stopped": ("STOP", "node1", "gcs/gcs_server", r"ray: node1: gcs_server .* is stopped \(SIGSTOP\) for"),
     "raylet of the head, stopped": ("STOP", "node1", "raylet/raylet", r"ray: node1: raylet .* is stopped \(SIGSTOP\) for"),
     "raylet of a worker, stopped": ("STOP", "node2", "raylet/raylet", r"ray: node2: raylet .* is stopped \(SIGSTOP\) for|ray: node2: raylet ended"),
@@ -39,7 +42,7 @@ def test_a_part_that_ends_or_stops_ends_the_step_and_is_named(steps, new, fault)
     running.signal(signal, where, whom)
     done = running.end()
     assert done.status != 0 and re.search(sentence, done.err), str(done)
-    if "aml-dist" in fault:  # what they could not remove the next step of the user removes
+    if "aml-dist" in fault or "slurmstepd" in fault:  # what they could not remove the next step of the user removes
         assert steps.run(new, "true").status == 0
 
 

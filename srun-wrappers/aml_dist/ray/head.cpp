@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "aml_dist/common/slurmstepd.hpp"
 #include "aml_dist/ray/family.hpp"
 #include "aml_dist/ray/folder.hpp"
 #include "aml_dist/ray/interrupts.hpp"
@@ -92,6 +93,7 @@ class Head {
   }
 
   void advance() {
+    if (slurmstepd_.has_ended()) return fail(of_head(lost_slurmstepd));
     if (auto status = peers_->serve(); !status) return fail(status.error().message);
     if (const auto stranger = other_version()) return fail(*stranger);
     if (const auto why = ray_->end()) return fail(of_head(*why));
@@ -171,13 +173,16 @@ class Head {
   int finish() {
     constexpr auto grace = std::chrono::seconds(2);
     constexpr auto patience = std::chrono::seconds(10);
+    const bool is_orphan = slurmstepd_.has_ended();
     if (has_failed_ && driver_) end_driver();
+    if (is_orphan) peers_->give_up(of_head(lost_slurmstepd));
     peers_->end(patience, has_failed_);
     if (const std::string hosts = peers_->present(); !hosts.empty()) {
       say(concat({"ray: ", hosts, ": aml-dist ray has not ended within ", std::to_string(patience.count()),
                   " s: if it is stopped, scancel ", place_.step, " ends the step"}));
     }
     end_family(grace);
+    if (is_orphan) tools::cancel_step(place_.step);
     if (ray_ && *status_ != 0 && options_.keep_on_failure) {
       ray_->folder().keep();
       say(concat({"ray: the folder of Ray on ", place_.host, " is kept: ", ray_->folder().path()}));
@@ -196,6 +201,7 @@ class Head {
   const Options& options_;
   Program program_;
   Resources resources_;
+  tools::Slurmstepd slurmstepd_;
   std::optional<Peers> peers_;
   std::optional<Interrupts> interrupts_;
   std::optional<LocalRay> ray_;

@@ -75,15 +75,21 @@ int end_like(int status) {
   return status;
 }
 
+/// A wrong command line is wrong in each task of the step, and one of them says it.
+int refuse(const Error& error) {
+  const bool is_first = process_environment()("SLURM_PROCID").value_or("0") == "0";
+  if (error.code == Errc::invalid_argument && !is_first) return commands::exit_usage;
+  return commands::fail(error);
+}
+
 int run(const Given& given) {
   if (given.options.command.empty()) {
-    commands::say("ray: no command is given: write aml-dist ray -- COMMAND");
-    return commands::exit_usage;
+    return refuse({Errc::invalid_argument, "ray: no command is given: write aml-dist ray -- COMMAND"});
   }
   const auto options = options_of(given);
-  if (!options) return commands::fail(options.error());
+  if (!options) return refuse(options.error());
   const auto place = read_place(process_environment());
-  if (!place) return commands::fail(place.error());
+  if (!place) return refuse(place.error());
   adopt_orphans();
   return end_like(place->is_head() ? run_head(*place, *options) : run_worker(*place, *options));
 }
