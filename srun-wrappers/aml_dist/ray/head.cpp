@@ -146,17 +146,24 @@ class Head {
     if (cpus == place_.nodes && ::sysconf(_SC_NPROCESSORS_ONLN) > 1) {
       say("ray: the step has one CPU on each node: use srun --cpus-per-task=N for more");
     }
-    if (!program_.has_tokens() || token_of(place_).empty()) {
-      say(concat({"ray: no token keeps others out of this cluster (Ray has one since 2.52): whoever reaches ",
+    if (!has_token()) {
+      say(
+          concat({"ray: no token keeps others out of this cluster (Ray has one since 2.52, unless RAY_AUTH_MODE is "
+                  "disabled): whoever reaches ",
                   place_.address(), " can run programs as you"}));
     }
     if (const auto port = dashboard_port(place_, options_.wishes)) say_dashboard(std::to_string(*port));
   }
 
+  [[nodiscard]] bool has_token() const {
+    const bool is_switched_off = process_environment()("RAY_AUTH_MODE") == "disabled";
+    return program_.has_tokens() && !token_of(place_).empty() && !is_switched_off;
+  }
+
   void say_dashboard(const std::string& port) {
-    const bool token = program_.has_tokens() && !token_of(place_).empty();
-    say(concat({"ray: dashboard: ssh -L ", port, ":127.0.0.1:", port, " ", place_.host, ", then http://127.0.0.1:",
-                port, token ? concat({" (its token is in ", token_path(), " on ", place_.host, ")"}) : std::string()}));
+    say(concat({"ray: dashboard: ssh -L ", port, ":127.0.0.1:", port, " ", place_.host,
+                ", then http://127.0.0.1:", port,
+                has_token() ? concat({" (its token is in ", token_path(), " on ", place_.host, ")"}) : std::string()}));
   }
 
   void watch_driver() {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 
 #include "aml_dist/command.hpp"
@@ -48,6 +49,8 @@ Result<Options> options_of(const Given& given) {
   auto worker = words_of(given.worker_arguments);
   if (!worker) return worker.error();
   options.wishes = {std::move(*head), std::move(*worker), std::nullopt};
+  std::error_code ignored;  // the path is then empty, and no folder can be made there
+  options.parent = std::filesystem::absolute(options.parent, ignored).string();
   options.patience = std::chrono::seconds(given.wait);
   options.grace = std::chrono::seconds(given.grace);
   if (given.dashboard_option->count() == 0) return options;
