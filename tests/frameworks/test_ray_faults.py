@@ -71,7 +71,9 @@ def test_a_stopped_driver_or_head_ends_with_scancel(steps, new, who):
     else:
         running.signal("STOP", "node1", AML_DIST)
     assert steps.cluster.run(f"scancel {running.job()}").status == 0
-    assert running.end().status != 0
+    done = running.end()  # Slurm 22.05's srun ends with 0 if a node needs more than KillWait (2 s here) and two seconds
+    assert done.status != 0 or "Timed out waiting for job step to complete" in done.err, str(done)
+    assert steps.run(new, "true").status == 0  # what KillWait was too short for the next step of the user removes
 
 
 def test_a_stopped_aml_dist_is_named_at_the_end(steps, new):
@@ -79,7 +81,7 @@ def test_a_stopped_aml_dist_is_named_at_the_end(steps, new):
     running = Running(steps, new, "import time\n" + ENDS_ON_REQUEST)
     running.signal("STOP", "node2", AML_DIST)
     (steps.folder / "go").touch()
-    assert wait_until(lambda: not steps.cluster.run("pgrep -f gcs/gcs_server", on="node1").out, 60)
+    assert wait_until(lambda: not steps.cluster.run("pgrep -f [g]cs/gcs_server", on="node1").out, 60)
     time.sleep(2)
     if running.thread.is_alive():
         assert steps.cluster.run(f"scancel {running.job()}").status == 0
@@ -100,7 +102,8 @@ while not (folder / "go").exists(): time.sleep(0.2)
 def test_the_time_limit_reaches_the_driver(steps, new):
     driver = steps.driver("import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *a: (print('saved', flush=True), sys.exit(3)))\ntime.sleep(900)\n")
     done = steps.run(new, driver, f"{SHAPE} --time=1")
-    assert done.status != 0 and "saved" in done.out and re.search("time limit|TIME LIMIT", done.err), str(done)
+    assert "saved" in done.out and re.search("time limit|TIME LIMIT", done.err), str(done)
+    assert steps.run(new, "true").status == 0
 
 
 def test_a_node_that_loses_its_network_is_named(steps, new, cluster):
