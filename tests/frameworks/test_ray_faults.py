@@ -63,6 +63,11 @@ except ray.exceptions.RayActorError: print("it has ended")
     assert done.status == 0 and "it has ended" in done.out, str(done)
 
 
+def has_failed(done) -> bool:
+    """Slurm 22.05's srun ends with 0 if a node needs more than KillWait, 2 s here, and two seconds."""
+    return done.status != 0 or "Timed out waiting for job step to complete" in done.err
+
+
 @pytest.mark.parametrize("who", ["driver", "aml-dist of the head"])
 def test_a_stopped_driver_or_head_ends_with_scancel(steps, new, who):
     running = Running(steps, new)
@@ -71,8 +76,8 @@ def test_a_stopped_driver_or_head_ends_with_scancel(steps, new, who):
     else:
         running.signal("STOP", "node1", AML_DIST)
     assert steps.cluster.run(f"scancel {running.job()}").status == 0
-    done = running.end()  # Slurm 22.05's srun ends with 0 if a node needs more than KillWait (2 s here) and two seconds
-    assert done.status != 0 or "Timed out waiting for job step to complete" in done.err, str(done)
+    assert has_failed(running.end())
+    wait_until(lambda: not steps.cluster.run("squeue -h").out, 60)
     assert steps.run(new, "true").status == 0  # what KillWait was too short for the next step of the user removes
 
 
@@ -102,7 +107,8 @@ while not (folder / "go").exists(): time.sleep(0.2)
 def test_the_time_limit_reaches_the_driver(steps, new):
     driver = steps.driver("import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *a: (print('saved', flush=True), sys.exit(3)))\ntime.sleep(900)\n")
     done = steps.run(new, driver, f"{SHAPE} --time=1")
-    assert "saved" in done.out and re.search("time limit|TIME LIMIT", done.err), str(done)
+    assert has_failed(done) and "saved" in done.out and re.search("time limit|TIME LIMIT", done.err), str(done)
+    wait_until(lambda: not steps.cluster.run("squeue -h").out, 60)
     assert steps.run(new, "true").status == 0
 
 
