@@ -385,10 +385,12 @@ class Translator {
       const YamlValue* const value = find("distribution", key);
       return value == nullptr ? std::string() : value->text;
     };
-    if (const std::string address = text("address"); !address.empty() && address != "auto") {
-      plan_.option += concat({",master_addr=", address});
-    }
-    if (const std::string port = text("port"); !port.empty()) plan_.option += concat({",master_port=", port});
+    const std::string address = text("address") == "auto" ? "" : text("address");  // HOST or, as Ray has it, HOST:PORT
+    const std::size_t colon = std::min(address.find(':'), address.size());
+    const std::string port =
+        find("distribution", "port") == nullptr ? address.substr(std::min(colon + 1, address.size())) : text("port");
+    if (colon > 0) plan_.option += concat({",master_addr=", address.substr(0, colon)});
+    if (!port.empty()) plan_.option += concat({",master_port=", port});
     plan_.ray = RayCluster{std::nullopt, text("head_node_additional_args"), text("worker_node_additional_args")};
     if (text::to_lower(text("include_dashboard")) == "true") plan_.ray->dashboard = text("dashboard_port");
     return finish_option();

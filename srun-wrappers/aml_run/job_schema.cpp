@@ -77,7 +77,7 @@ constexpr std::array schema = {
     SchemaKey{"distribution.worker_count", S::any_count, F::translated, "worker_count=N, and part of --ntasks"},
     SchemaKey{"distribution.parameter_server_count", S::any_count, F::translated,
               "parameter_server_count=N, and part of --ntasks"},
-    SchemaKey{"distribution.address", S::text, F::translated, "master_addr=ADDRESS"},
+    SchemaKey{"distribution.address", S::text, F::translated, "master_addr=HOST, of HOST:PORT also master_port"},
     SchemaKey{"distribution.port", S::any_count, F::translated,
               "master_port=PORT; without it the step has a port of its own"},
     SchemaKey{"distribution.dashboard_port", S::any_count, F::translated,

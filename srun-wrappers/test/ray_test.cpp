@@ -120,10 +120,11 @@ TEST(RayArguments, ThatAreOursAreRefused) {
 TEST(RayVariables, OfRayHideTheRanksAndHaveAToken) {
   Place here = place(0);
   here.credentials = {world::Key::from_secret("secret"), world::Trust::authenticated};
-  const std::vector<std::string> all = {"HOME=/h", "WORLD_SIZE=2", "MASTER_ADDR=n1", "RAY_ADDRESS=n1:20000"};
+  const std::vector<std::string> all = {"HOME=/h", "WORLD_SIZE=2", "MASTER_ADDR=n1", "RAY_ADDRESS=n1:20000",
+                                        "SLURM_PROCID=1"};
   const Program with{"ray", "2.52.0", ""};
   const auto ray = variables_of_ray(all, here, with);
-  EXPECT_FALSE(has(ray, "WORLD_SIZE=2"));
+  EXPECT_FALSE(has(ray, "WORLD_SIZE=2") || has(ray, "SLURM_PROCID=1"));
   EXPECT_TRUE(has(ray, "RAY_ADDRESS=10.0.0.1:20000"));
   EXPECT_TRUE(has(ray, "RAY_AUTH_MODE=token"));
   EXPECT_TRUE(has(variables_of_driver(all, here, with), "WORLD_SIZE=2"));

@@ -15,6 +15,7 @@ from conftest import DEBIAN, FOLDER
 RAYS = pathlib.Path(os.environ.get("AMLDIST_RAYS", FOLDER))  # RAYS/ray-new, RAYS/ray-old
 SLOW = 400  # seconds: each Ray starts ten Pythons, and the nodes share two cores
 SHAPE = "-N2 --ntasks-per-node=1 --cpus-per-task=2"
+NICE = {"RAY_worker_niceness": "0"}  # with Ray's own 15 its tasks stand still where others compile
 HELLO = """import ray
 ray.init(log_to_driver=False)
 nodes = ray.get([ray.remote(num_cpus=0)(lambda: __import__("socket").gethostname()).options(resources={"node:" + n["NodeManagerAddress"]: 0.01})
@@ -47,7 +48,7 @@ class Steps:
     def run(self, bin_folder: pathlib.Path, command: str, shape: str = SHAPE, options: str = "", option: str = "ray", user: str = "root",
             timeout: float = SLOW, env: dict[str, str] | None = None):
         line = self.line(command, shape, options, option)
-        return self.cluster.run(line, user=user, env={"PATH": f"{bin_folder}:{DEBIAN}", **(env or {})}, timeout=timeout)
+        return self.cluster.run(line, user=user, env={"PATH": f"{bin_folder}:{DEBIAN}", **NICE, **(env or {})}, timeout=timeout)
 
     def left(self) -> dict[str, str]:
         """Processes of Ray, folders and leases on each node."""

@@ -11,6 +11,7 @@ import time
 
 import pytest
 from conftest import DEBIAN, ROOT, readable_copy
+from ray_drivers import DATA, PLACEMENT, ROLLOUTS, RUNNER
 from rays import HELLO, SHAPE, SLOW, WAITS, Running, installed, own, steps, wait_until  # noqa: F401 (steps is a fixture)
 
 EXAMPLE = ROOT / "contrib/examples/ray/src/driver.py"
@@ -61,6 +62,18 @@ def test_many_starts_and_stops_leave_nothing(steps, new):
 def test_tune_runs_its_trials(steps, new):
     done = steps.run(new, f"python {EXAMPLE} --tune 16 --points 4000")
     assert done.status == 0 and '"best": 3.0' in done.out, str(done)
+
+
+@pytest.mark.parametrize("driver", [DATA, PLACEMENT, ROLLOUTS, RUNNER], ids=["data", "placement", "rollouts", "runner"])
+def test_libraries_find_the_cluster(steps, new, driver):
+    done = steps.run(new, steps.driver(driver), "-N4 --ntasks-per-node=1 --cpus-per-task=2", user="alice")
+    assert done.status == 0 and "result: True" in done.out, str(done)
+
+
+def test_jobs_are_submitted_to_the_cluster(steps, new):
+    """As verl's documents have it; `ray job submit` finds the dashboard by RAY_ADDRESS."""
+    done = steps.run(new, f"ray job submit -- {steps.driver(RUNNER)}", options="--dashboard", user="alice")
+    assert done.status == 0 and "result: True" in done.out, str(done)
 
 
 def test_scancel_gives_the_driver_time(steps, new):

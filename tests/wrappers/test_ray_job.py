@@ -13,6 +13,8 @@ from test_job_file import directives, script, srun_line
     ("", "ray", ""),
     (", port: 6379, address: auto", "ray,master_port=6379", ""),
     (", address: node7", "ray,master_addr=node7", ""),
+    (", address: \"node7:6379\"", "ray,master_addr=node7,master_port=6379", ""),
+    (", address: \"node7:6379\", port: 7000", "ray,master_addr=node7,master_port=7000", ""),
     (", include_dashboard: false, dashboard_port: 8265", "ray", ""),
     (", include_dashboard: true", "ray", "--dashboard "),
     (", include_dashboard: true, dashboard_port: 8265", "ray", "--dashboard=8265 "),

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "aml_dist/common/slurmstepd.hpp"
 #include "aml_dist/ray/family.hpp"
 #include "aml_dist/ray/folder.hpp"
 #include "aml_dist/ray/interrupts.hpp"
@@ -92,6 +93,7 @@ class Head {
   }
 
   void advance() {
+    if (slurmstepd_.has_ended()) return fail(of_head(lost_slurmstepd));
     if (auto status = peers_->serve(); !status) return fail(status.error().message);
     if (const auto stranger = other_version()) return fail(*stranger);
     if (const auto why = ray_->end()) return fail(of_head(*why));
@@ -144,17 +146,24 @@ class Head {
     if (cpus == place_.nodes && ::sysconf(_SC_NPROCESSORS_ONLN) > 1) {
       say("ray: the step has one CPU on each node: use srun --cpus-per-task=N for more");
     }
-    if (!program_.has_tokens() || token_of(place_).empty()) {
-      say(concat({"ray: no token keeps others out of this cluster (Ray has one since 2.52): whoever reaches ",
+    if (!has_token()) {
+      say(
+          concat({"ray: no token keeps others out of this cluster (Ray has one since 2.52, unless RAY_AUTH_MODE is "
+                  "disabled): whoever reaches ",
                   place_.address(), " can run programs as you"}));
     }
     if (const auto port = dashboard_port(place_, options_.wishes)) say_dashboard(std::to_string(*port));
   }
 
+  [[nodiscard]] bool has_token() const {
+    const bool is_switched_off = process_environment()("RAY_AUTH_MODE") == "disabled";
+    return program_.has_tokens() && !token_of(place_).empty() && !is_switched_off;
+  }
+
   void say_dashboard(const std::string& port) {
-    const bool token = program_.has_tokens() && !token_of(place_).empty();
-    say(concat({"ray: dashboard: ssh -L ", port, ":127.0.0.1:", port, " ", place_.host, ", then http://127.0.0.1:",
-                port, token ? concat({" (its token is in ", token_path(), " on ", place_.host, ")"}) : std::string()}));
+    say(concat({"ray: dashboard: ssh -L ", port, ":127.0.0.1:", port, " ", place_.host,
+                ", then http://127.0.0.1:", port,
+                has_token() ? concat({" (its token is in ", token_path(), " on ", place_.host, ")"}) : std::string()}));
   }
 
   void watch_driver() {
@@ -171,13 +180,16 @@ class Head {
   int finish() {
     constexpr auto grace = std::chrono::seconds(2);
     constexpr auto patience = std::chrono::seconds(10);
+    const bool is_orphan = slurmstepd_.has_ended();
     if (has_failed_ && driver_) end_driver();
+    if (is_orphan) peers_->give_up(of_head(lost_slurmstepd));
     peers_->end(patience, has_failed_);
     if (const std::string hosts = peers_->present(); !hosts.empty()) {
       say(concat({"ray: ", hosts, ": aml-dist ray has not ended within ", std::to_string(patience.count()),
                   " s: if it is stopped, scancel ", place_.step, " ends the step"}));
     }
     end_family(grace);
+    if (is_orphan) tools::cancel_step(place_.step);
     if (ray_ && *status_ != 0 && options_.keep_on_failure) {
       ray_->folder().keep();
       say(concat({"ray: the folder of Ray on ", place_.host, " is kept: ", ray_->folder().path()}));
@@ -196,6 +208,7 @@ class Head {
   const Options& options_;
   Program program_;
   Resources resources_;
+  tools::Slurmstepd slurmstepd_;
   std::optional<Peers> peers_;
   std::optional<Interrupts> interrupts_;
   std::optional<LocalRay> ray_;

@@ -9,7 +9,7 @@ namespace amldist::ray {
 Interrupts::Interrupts() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}) sigaddset(&set, signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE}) sigaddset(&set, signal);
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
   descriptor_ = FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }
@@ -17,7 +17,7 @@ Interrupts::Interrupts() {
 std::optional<int> Interrupts::next() const noexcept {
   signalfd_siginfo facts = {};
   while (::read(descriptor_.get(), &facts, sizeof facts) == sizeof facts) {
-    if (facts.ssi_signo != SIGCHLD) return static_cast<int>(facts.ssi_signo);
+    if (facts.ssi_signo != SIGCHLD && facts.ssi_signo != SIGPIPE) return static_cast<int>(facts.ssi_signo);
   }
   return std::nullopt;
 }

@@ -7,13 +7,13 @@
 
 namespace amldist::ray {
 
-/// While this lives, SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are read here and do nothing else; so is SIGCHLD,
-/// which only wakes whoever waits.
+/// While this lives, SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are read here and do nothing else; so are SIGCHLD,
+/// which only wakes whoever waits, and SIGPIPE: nobody may be left to read what this process says.
 class Interrupts {
  public:
   Interrupts();
   [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
-  /// The next signal but SIGCHLD that has come; nullopt: no more.
+  /// The next signal but SIGCHLD and SIGPIPE that has come; nullopt: no more.
   [[nodiscard]] std::optional<int> next() const noexcept;
 
  private:

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "aml_dist/ray/place.hpp"
 #include "aml_dist/ray/program.hpp"
@@ -17,8 +18,12 @@ enum class MeetingKind : std::uint8_t {
   start = 60,  ///< from the head: it runs, join it
   end,         ///< from the head: it is over
   joined,      ///< from a node: its Ray has joined
-  failed,      ///< from a node: why it does not take part, or no longer; from the head: it is this node's fault
+  failed,  ///< from a node: why it does not take part, or no longer; from the head: it is this node's fault, or what
+           ///< it is to say for the head
 };
+
+inline constexpr std::string_view lost_slurmstepd =
+    "slurmstepd has ended there, and srun would wait for that node for ever: the step is cancelled";
 
 /// A frame at its longest.
 inline constexpr std::size_t longest_message = 4096;

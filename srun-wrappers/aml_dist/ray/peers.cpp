@@ -75,10 +75,18 @@ void Peers::start_present() {
   }
 }
 
-void Peers::send(std::uint32_t node, MeetingKind kind) {
+void Peers::give_up(std::string_view why) {
+  for (std::uint32_t node = 1; node < peers_.size(); ++node) {
+    if (!acceptor_.link(node)) continue;
+    send(node, MeetingKind::failed, why);
+    why = {};
+  }
+}
+
+void Peers::send(std::uint32_t node, MeetingKind kind, std::string_view text) {
   constexpr auto patience = std::chrono::seconds(2);
   // One that does not take it is closed: hear() finds that.
-  static_cast<void>(send_all(acceptor_.link(node), message(kind), Clock::now() + patience));
+  static_cast<void>(send_all(acceptor_.link(node), message(kind, text), Clock::now() + patience));
 }
 
 bool Peers::are_complete() const noexcept {

@@ -35,6 +35,8 @@ class Peers {
   void start_present();
   /// Tells a node that it is the one that does not fit: it ends with a failure.
   void refuse(std::uint32_t node) { send(node, MeetingKind::failed); }
+  /// All end with a failure, and the first of them says why: nobody reads what the head says.
+  void give_up(std::string_view why);
   /// Whether all nodes but the head have joined.
   [[nodiscard]] bool are_complete() const noexcept;
   [[nodiscard]] const std::vector<Peer>& all() const noexcept { return peers_; }
@@ -51,7 +53,7 @@ class Peers {
       : listener_(std::move(listener)), acceptor_(std::move(acceptor)), peers_(nodes) {}
 
   [[nodiscard]] Result<void> hear(std::uint32_t node);
-  void send(std::uint32_t node, MeetingKind kind);
+  void send(std::uint32_t node, MeetingKind kind, std::string_view text = {});
   void drain(std::uint32_t node);
 
   FileDescriptor listener_;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 
 #include "aml_dist/command.hpp"
@@ -48,6 +49,8 @@ Result<Options> options_of(const Given& given) {
   auto worker = words_of(given.worker_arguments);
   if (!worker) return worker.error();
   options.wishes = {std::move(*head), std::move(*worker), std::nullopt};
+  std::error_code ignored;  // the path is then empty, and no folder can be made there
+  options.parent = std::filesystem::absolute(options.parent, ignored).string();
   options.patience = std::chrono::seconds(given.wait);
   options.grace = std::chrono::seconds(given.grace);
   if (given.dashboard_option->count() == 0) return options;
@@ -75,15 +78,21 @@ int end_like(int status) {
   return status;
 }
 
+/// A wrong command line is wrong in each task of the step, and one of them says it.
+int refuse(const Error& error) {
+  const bool is_first = process_environment()("SLURM_PROCID").value_or("0") == "0";
+  if (error.code == Errc::invalid_argument && !is_first) return commands::exit_usage;
+  return commands::fail(error);
+}
+
 int run(const Given& given) {
   if (given.options.command.empty()) {
-    commands::say("ray: no command is given: write aml-dist ray -- COMMAND");
-    return commands::exit_usage;
+    return refuse({Errc::invalid_argument, "ray: no command is given: write aml-dist ray -- COMMAND"});
   }
   const auto options = options_of(given);
-  if (!options) return commands::fail(options.error());
+  if (!options) return refuse(options.error());
   const auto place = read_place(process_environment());
-  if (!place) return commands::fail(place.error());
+  if (!place) return refuse(place.error());
   adopt_orphans();
   return end_like(place->is_head() ? run_head(*place, *options) : run_worker(*place, *options));
 }

@@ -12,9 +12,9 @@ namespace {
 using launch::RayPort;
 using text::concat;
 
-/// Hugging Face's Trainer, Lightning and torch.distributed wait for the other ranks where they see these.
-constexpr std::array<std::string_view, 5> of_ranks = {"WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT",
-                                                      "AZ_BATCH_MASTER_NODE"};
+/// Hugging Face's Trainer, Lightning, torch.distributed and JAX wait for the other ranks where they see these.
+constexpr std::array<std::string_view, 7> of_ranks = {
+    "WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "AZ_BATCH_MASTER_NODE", "SLURM_PROCID", "SLURM_LOCALID"};
 
 std::string_view name_of(std::string_view variable) { return variable.substr(0, variable.find('=')); }
 

@@ -4,7 +4,9 @@
 
 #include <array>
 #include <optional>
+#include <thread>
 
+#include "aml_dist/common/slurmstepd.hpp"
 #include "aml_dist/ray/family.hpp"
 #include "aml_dist/ray/folder.hpp"
 #include "aml_dist/ray/interrupts.hpp"
@@ -99,9 +101,15 @@ class Worker {
       if (state != FrameReader::State::complete) return head_is_gone();
       Frame frame = reader_.take();
       if (frame.kind<MeetingKind>() == MeetingKind::start) start_ray();
-      // The head says why: nothing more is to be said here.
-      else status_ = frame.kind<MeetingKind>() == MeetingKind::failed ? commands::exit_failed : commands::exit_done;
+      else end_with_head(frame);
     }
+  }
+
+  /// The head says why, if it can.
+  void end_with_head(Frame& frame) {
+    const bool has_failed = frame.kind<MeetingKind>() == MeetingKind::failed;
+    if (const std::string why = has_failed ? frame.text() : std::string(); !why.empty()) say(concat({"ray: ", why}));
+    status_ = has_failed ? commands::exit_failed : commands::exit_done;
   }
 
   void head_is_gone() {
@@ -129,6 +137,7 @@ class Worker {
   }
 
   void watch() {
+    if (slurmstepd_.has_ended()) return fail(std::string(lost_slurmstepd));
     if (!ray_) return;
     if (const auto why = ray_->end()) return fail(*why);
     if (has_told_ || !ray_->has_joined()) return;
@@ -150,11 +159,20 @@ class Worker {
   int finish() {
     constexpr auto grace = std::chrono::seconds(2);
     end_family(grace);
+    if (slurmstepd_.has_ended()) cancel_after_head();
     if (ray_ && *status_ != 0 && options_.keep_on_failure) {
       ray_->folder().keep();
       say(concat({"ray: the folder of Ray on ", place_.host, " is kept: ", ray_->folder().path()}));
     }
     return *status_;
+  }
+
+  /// The head has time to end well: its status is the step's.
+  void cancel_after_head() {
+    constexpr auto patience = std::chrono::seconds(5);
+    head_ = {};
+    std::this_thread::sleep_for(patience);
+    tools::cancel_step(place_.step);
   }
 
   const Place& place_;
@@ -163,6 +181,7 @@ class Worker {
   std::vector<std::string> notes_;
   FileDescriptor head_;
   FrameReader reader_{longest_message};
+  tools::Slurmstepd slurmstepd_;
   std::optional<Interrupts> interrupts_;
   std::optional<LocalRay> ray_;
   bool has_told_ = false;

@@ -1,0 +1,24 @@
+// The slurmstepd that started this task. If it is killed, Slurm does not notice: the task goes on without it, and srun
+// waits for that node until somebody cancels the step.
+#pragma once
+
+#include <string>
+
+#include "base/os/file_descriptor.hpp"
+
+namespace amldist::tools {
+
+class Slurmstepd {
+ public:
+  /// The one above this process; none of the functions finds anything if there is none, or /proc hides it.
+  Slurmstepd();
+  [[nodiscard]] bool has_ended() const noexcept;
+
+ private:
+  FileDescriptor handle_;
+};
+
+/// Ends a step, "12.0", on all nodes; srun then waits for KillWait and two seconds at most.
+void cancel_step(const std::string& step);
+
+}  // namespace amldist::tools
