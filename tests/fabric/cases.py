@@ -164,6 +164,8 @@ FAULTS: dict[str, Fault] = {
     "symbol errors": Fault(counter("symbol_error", "1"), {"ib.err": "warn"}),
     "link recoveries": Fault(counter("link_error_recovery", "2"), {"ib.err": "warn"}),
     "receive errors": Fault(counter("port_rcv_errors", "101"), {"ib.err": "warn"}),
+    "packets of another partition": Fault(counter("port_xmit_constraint_errors", "255"), {"ib.err": "warn"}),
+    "LID of multicast": Fault(on_port(lid="0xc001"), {"ib.lid": "fail"}),
     "transmit discards": Fault(counter("port_xmit_discards", "1001"), {"ib.err": "warn"}),
     "old firmware": Fault(on_device(fw_ver="28.37.1014"), {"ib.fw": "warn"}),
     "PCIe narrow": Fault(on_device(link=("32.0 GT/s PCIe", "32.0 GT/s PCIe", "8", "16")), {"ib.pcie": "warn"}),

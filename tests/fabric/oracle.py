@@ -110,7 +110,7 @@ def port_is_sick(port: Port, rate: float, env: dict[str, str], layer: str, all_s
     if layer == InfiniBand:
         lid, manager = (number(text_of(value), 16) if text_of(value).startswith("0x") else None
                         for value in (port.lid, port.sm_lid))
-        if lid is None or manager is None or not 0 < lid < 0xffff or not 0 < manager < 0xffff:
+        if lid is None or manager is None or not 0 < lid < 0xc000 or not 0 < manager < 0xc000:
             return "lid"
         return pkey_is_sick(port, env) or infiniband_gid_is_sick(port)
     return roce_gid_is_sick(port, env, all_six)

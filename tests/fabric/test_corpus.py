@@ -222,8 +222,10 @@ OF_OTHER_INFINIBAND = {
     "one lane": on_port(rate="100 Gb/sec (1X NDR)"),
     "in single data rate": on_port(rate="10 Gb/sec (4X SDR)"),
     "a rate of zero": on_port(rate="0 Gb/sec (4X NDR)"),
-    "LID of multicast": on_port(lid="0xffff"),
+    "LID 0xffff": on_port(lid="0xffff"),
     "SM LID 0xffff": on_port(sm_lid="0xffff"),
+    "LID of multicast": on_port(lid="0xc001"),
+    "SM LID of multicast": on_port(sm_lid="0xc005"),
     "GID prefix alone": on_port(gids={0: ("fe80:0000:0000:0000:0000:0000:0000:0000", "IB/RoCE v1", "")}),
     "P_Key table empty": on_port(pkeys={}),
     "P_Keys all limited": on_port(pkeys={0: "0x7fff", 1: "0x0022", 2: "0x0000"}),
@@ -286,7 +288,7 @@ def every_other_port_down(shape: shapes.Shape, device: trees.Device) -> None:
 
 def renamed(shape: shapes.Shape, device: trees.Device) -> None:
     """The kernel has found it anew, under another name and without a network."""
-    device.name = f"{device.name}9"
+    device.name = f"{device.name}_again"
     if device.ports:
         device.ports[0].state, device.ports[0].phys_state = "1: DOWN", "2: Polling"
 

@@ -382,3 +382,40 @@ def test_what_the_driver_has_recovered_from_is_a_warning(checker, tmp_path):
 
 def test_a_kernel_log_that_was_asked_for_and_cannot_be_read_is_unknown(checker, tmp_path):
     assert checker.node(cases.base(), "--kernel-log", tmp_path / "missing").verdicts["ib.kmsg"] == "unknown"
+
+
+# ------------------------------------------------------------------------------------------------- trees of 10,000 entries
+
+MANY = 10_000
+
+
+def many(path: str, content: str | None = None):
+    """MANY more entries in a folder: folders, or files with a content, in which {} is a number."""
+    def change(sys, dev):
+        for index in range(100, MANY + 100):
+            if content is None:
+                (sys / path.format(index)).mkdir(parents=True)
+            else:
+                trees.write(sys / path.format(index), content.format(index // 256, index % 256))
+    return change
+
+
+PORT = "class/infiniband/mlx5_ib0/ports/1"
+
+
+@pytest.mark.parametrize("change, check, verdict", [
+    (many("class/infiniband/mlx5_{}"), "ib.sysfs", "fail"),
+    (many("class/infiniband/mlx5_ib0/ports/{}"), "ib.sysfs", "fail"),
+    (many(f"{PORT}/pkeys/{{}}", "0x7fff"), "ib.pkey", "pass"),
+    (many(f"{PORT}/gids/{{}}", "fe80:0000:0000:0000:0000:0000:00{:02x}:00{:02x}"), "ib.gid", "pass"),
+    (many(f"{PORT}/counters/counter{{}}", "{}{}"), "ib.err", "pass"),
+    (many("class/net/veth{}/operstate", "up"), "ib.netdev", "pass"),
+    (many("class/net/ib0/lower_veth{}", "{}{}"), "ib.netdev", "pass"),
+    (many("class/infiniband_verbs/uverbs{}/ibdev", "mlx5_{}{}"), "ib.devnode", "pass"),
+    (many("bus/pci/devices/f000:00:00.{}/class", "0x030200"), "host.pci", "unknown"),
+])
+def test_ten_thousand_entries_end_with_a_verdict_in_time(checker, change, check, verdict):
+    node = cases.base()
+    node.after.append(change)
+    outcome = checker.node(node, "--policy", "require", timeout=30)
+    assert outcome.verdicts[check] == verdict and outcome.status == (1 if verdict == "fail" else 0), outcome.out[:3000]

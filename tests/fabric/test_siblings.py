@@ -41,7 +41,7 @@ def set_device(**values):
     ("speed", set_device(link=("16.0 GT/s PCIe", "16.0 GT/s PCIe", "16", "16")), "ib.pcie", "16.0 GT/s x16", "32.0 GT/s x16"),
     ("lanes", set_device(link=("32.0 GT/s PCIe", "32.0 GT/s PCIe", "8", "8")), "ib.pcie", "32.0 GT/s x8", "32.0 GT/s x16"),
     ("firmware", set_device(fw_ver="28.36.1010"), "ib.fw", "28.36.1010", "28.41.1000"),
-    ("no NUMA node", set_device(numa="-1"), "ib.affinity", "no NUMA node", "a NUMA node"),
+    ("no NUMA node", set_device(numa="-1"), "ib.affinity", "NUMA node -1 (unknown)", "known"),
     ("no interface", set_device(netdevs={}), "ib.netdev", "none", "present"),
     ("a virtual function", set_device(virtual=True), "ib.vf", "virtual", "physical"),
 ])
@@ -66,6 +66,27 @@ def test_rails_each_in_a_partition_of_its_own_are_no_fault(checker):
         node.port(index).pkeys = {0: f"0x80{index + 1:02x}", 1: "0x7fff"}
     outcome = checker.node(node, "--policy", "require")
     assert outcome.status == 0 and outcome.verdicts["ib.pkey"] == "warn", outcome.out
+
+
+def test_rails_with_a_subnet_each_are_siblings_all_the_same(checker):
+    node = sick(set_device(numa="-1"))
+    for index in range(8):
+        node.port(index).gids = {0: (f"fec0:0000:0000:000{index}:0015:5dff:fe33:ff{index:02x}", "IB/RoCE v1", "")}
+    said = checker.node(node).checks["ib.affinity"]
+    assert said["verdict"] == "warn" and "mlx5_ib5:1: NUMA node -1 (unknown)" in said["evidence"], said
+
+
+@pytest.mark.parametrize("change, said", [
+    (set_port(state="1: DOWN", phys_state="3: Disabled"), "mlx5_ib5:1 is not used: InfiniBand, 1: DOWN; mlx5_ib0:1 and 6 more: InfiniBand, 4: ACTIVE"),
+    (set_port(link_layer="Ethernet", gids=shapes.link_local(7, "ens7")), "mlx5_ib5:1 is not used: Ethernet, 4: ACTIVE"),
+])
+def test_a_port_that_nobody_uses_is_named_where_those_of_its_model_are_used(checker, change, said):
+    outcome = checker.node(sick(change), "--policy", "require")
+    assert outcome.status == 0 and outcome.verdicts["ib.state"] == "warn" and said in outcome.checks["ib.state"]["evidence"], outcome.out
+    two_cards = trees.Node([sick(change).devices[index] for index in (4, 5, 6)])
+    assert checker.node(two_cards, "--policy", "require").verdicts["ib.state"] == "pass", "of so few nothing can be said"
+    told = checker.node(sick(change), "--policy", "require", env={"NCCL_IB_HCA": "^=mlx5_ib5"})
+    assert told.verdicts["ib.state"] == "pass", told.out
 
 
 def test_cards_of_two_models_are_no_siblings(checker):
@@ -122,6 +143,14 @@ def test_one_lid_in_two_subnets_is_no_fault(checker):
     assert checker.node(node, "--policy", "require").verdicts["ib.lid"] == "fail", "both in a subnet that has a prefix of its own"
 
 
+@pytest.mark.parametrize("node, one, other", [(eight(), "ib2", "ib5"), (rails(), "ens1", "ens3")])
+def test_two_interfaces_with_one_hardware_address(checker, node, one, other):
+    for name in (one, other):
+        node.after.append(lambda sys, dev, name=name: trees.write(sys / f"class/net/{name}/address", "a0:88:c2:00:00:01"))
+    said = checker.node(node).checks["ib.netdev"]
+    assert said["verdict"] == "warn" and "have the same hardware address a0:88:c2:00:00:01" in said["evidence"], said
+
+
 def test_two_interfaces_with_one_address(checker):
     node = rails()
     node.port(3).gids = node.port(1).gids
@@ -145,15 +174,21 @@ def test_a_state_that_only_begins_like_a_known_one(checker, values):
     assert outcome.status == 1 and outcome.verdicts["ib.state"] == "fail", outcome.out
 
 
-def test_a_device_file_without_the_kernels_verbs(checker):
+@pytest.mark.parametrize("is_named_below_the_card", [False, True])
+def test_a_device_file_without_the_kernels_verbs(checker, is_named_below_the_card):
     node = eight()
+    if is_named_below_the_card:
+        node.after.append(lambda sys, dev: [(sys / f"class/infiniband/mlx5_ib{index}/device/infiniband_verbs/uverbs{index}").mkdir(parents=True)
+                                            for index in range(8)])
     node.after.append(lambda sys, dev: __import__("shutil").rmtree(sys / "class/infiniband_verbs"))
     outcome = checker.node(node, "--policy", "require")
     assert outcome.status == 1 and "ib_uverbs" in outcome.checks["ib.devnode"]["remedy"], outcome.out
 
 
-@pytest.mark.parametrize("name, value", [("out_of_sequence", "250000"), ("packet_seq_err", "90000"), ("local_ack_timeout_err", "5000"),
-                                         ("req_transport_retries_exceeded", "40"), ("rp_cnp_handled", "90000000")])
+@pytest.mark.parametrize("name, value", [("out_of_sequence", "250000"), ("out_of_sequence", "4000"), ("packet_seq_err", "90000"),
+                                         ("local_ack_timeout_err", "5000"), ("req_transport_retries_exceeded", "40"), ("rp_cnp_handled", "90000000"),
+                                         ("out_of_buffer", "500000"), ("roce_slow_restart", "400000"), ("np_ecn_marked_roce_packets", "90000000"),
+                                         ("to_retransmits", "30000"), ("max_retry_exceeded", "4"), ("req_rx_pkt_seq_err", "30000"), ("retry_exceeded_err", "9")])
 def test_loss_that_only_one_rails_counters_show(checker, name, value):
     node = rails()
     for index in range(4):
@@ -198,13 +233,18 @@ def test_accelerated_networking_alone_is_no_fabric_whatever_its_name(checker, na
 
 # -------------------------------------------------------------------------------------------------------------- GPUs
 
-@pytest.mark.parametrize("change, said", [(lambda gpu: setattr(gpu, "numa", "-1"), "no NUMA node"),
-                                          (lambda gpu: setattr(gpu, "driver", None), "driver none")])
+SLOT = ("2.5 GT/s PCIe", "32.0 GT/s PCIe", "16", "16")
+
+
+@pytest.mark.parametrize("change, said", [(lambda gpu: setattr(gpu, "numa", "-1"), "NUMA node -1"),
+                                          (lambda gpu: setattr(gpu, "driver", None), "driver none"),
+                                          (lambda gpu: setattr(gpu, "link", (*SLOT[:2], "8", "16")), "PCIe lanes x8"),
+                                          (lambda gpu: setattr(gpu, "link", (SLOT[0], "8.0 GT/s PCIe", *SLOT[2:])), "PCIe limit 8.0 GT/s x16")])
 def test_a_gpu_that_differs_from_its_siblings(checker, change, said):
     node = with_gpus()
-    for gpu in node.gpus:
-        gpu.driver = "nvidia"
-    assert checker.node(node).verdicts["host.pci"] == "pass"
+    for index, gpu in enumerate(node.gpus):
+        gpu.driver, gpu.link = "nvidia", ("32.0 GT/s PCIe" if index == 1 else SLOT[0], *SLOT[1:])
+    assert checker.node(node).verdicts["host.pci"] == "pass", "one of them is busy"
     change(node.gpus[3])
     found = checker.node(node).checks["host.pci"]
     assert found["verdict"] == "warn" and said in found["evidence"] and node.gpus[3].pci in found["evidence"], found

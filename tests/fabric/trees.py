@@ -61,6 +61,7 @@ class Gpu:
     vendor: str = "0x10de"
     pci_class: str = "0x030200"
     driver: str | None = None
+    link: tuple[str, str, str, str] | None = None   # as Device's; an idle GPU's speed is low
 
 
 @dataclasses.dataclass
@@ -93,6 +94,7 @@ class Node:
             if gpu.driver:
                 (folder / "driver").symlink_to(f"../../../bus/pci/drivers/{gpu.driver}")
             write(folder / "vendor", gpu.vendor)
+            write_link(folder, gpu.link)
             write(folder / "numa_node", gpu.numa)
         for name, version in self.modules.items():
             (sys / "module" / name).mkdir(parents=True)
@@ -115,6 +117,11 @@ def write(path: pathlib.Path | str, value: str | bytes | None) -> None:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.write(file, value if isinstance(value, bytes) else f"{value}\n".encode())
     os.close(file)
+
+
+def write_link(folder: pathlib.Path, link: tuple[str, str, str, str] | None) -> None:
+    for name, value in zip(("current_link_speed", "max_link_speed", "current_link_width", "max_link_width"), link or ()):
+        write(folder / name, value)
 
 
 def pci_folder(sys: pathlib.Path, root: str, address: str) -> pathlib.Path:
@@ -174,10 +181,7 @@ def build_pci(pci: pathlib.Path, device: Device) -> None:
     (pci / "driver").symlink_to("../../../bus/pci/drivers/mlx5_core")
     write(pci / "device", device.pci_id)
     write(pci / "numa_node", device.numa)
-    if device.link:
-        for name, value in zip(("current_link_speed", "max_link_speed", "current_link_width", "max_link_width"),
-                               device.link):
-            write(pci / name, value)
+    write_link(pci, device.link)
     if device.virtual:
         (pci / "physfn").symlink_to("../0000:00:00.0")
 

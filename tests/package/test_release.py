@@ -247,3 +247,22 @@ def test_cyclecloud_with_rpms(node):
 def test_cyclecloud_without_a_package_for_this_slurm(node):
     done, told = node("apt-get", "aml-dist-slurm-smd24.11_1_amd64.deb")
     assert done.returncode == 1 and "no package for Slurm 25.11" in done.stderr and told == ""
+
+
+def test_cyclecloud_puts_our_prolog_and_epilog_beside_healthagents(tmp_path):
+    """In CycleCloud's folders, which the cluster shares: what is there stays, and no half-written file is ever run."""
+    files, slurm, settings = (tmp_path / name for name in ("spec/files", "slurm", "etc"))
+    for folder in (files, slurm / "prolog.d", slurm / "epilog.d"):
+        folder.mkdir(parents=True)
+    theirs = {slurm / "epilog.d/10-health_epilog.sh", slurm / "epilog.d/90-imex_epilog.sh", slurm / "prolog.d/90-imex_prolog.sh"}
+    for each in theirs:
+        each.write_text("theirs\n")
+    (files / "epilog.conf").write_text("AML_DIST_HEALTH=require\n")
+    env = {"CYCLECLOUD_SPEC_PATH": str(tmp_path / "spec"), "AML_DIST_SAMPLES": str(ROOT / "contrib/health"), "AML_DIST_SLURM_CONF": str(slurm),
+           "AML_DIST_SETTINGS": str(settings), "PATH": os.environ["PATH"]}
+    for _ in range(2):
+        assert run("bash", CYCLECLOUD.with_name("20-aml-dist-health.sh"), env=env).returncode == 0
+    assert {each for each in slurm.glob("*/*")} == theirs | {slurm / "epilog.d/50-aml-dist.sh"}
+    assert (slurm / "epilog.d/50-aml-dist.sh").read_bytes() == (ROOT / "contrib/health/epilog").read_bytes()
+    assert os.access(slurm / "epilog.d/50-aml-dist.sh", os.X_OK) and all(each.read_text() == "theirs\n" for each in theirs)
+    assert [each.name for each in settings.iterdir()] == ["epilog.conf"]

@@ -44,26 +44,20 @@ std::vector<JudgedPort> of_layer(std::vector<JudgedPort> ports, LinkLayer wanted
   return ports;
 }
 
-/// "0000:17:00" of "0000:17:00.1": the card that a function belongs to. Virtual functions are cards of their own.
-std::string card_of(const DeviceFacts& device) {
-  const std::string& path = device.pci.path;
-  if (path.empty() || is_virtual_function(device)) return device.name;
-  const auto slash = path.rfind('/') + 1;
-  return path.substr(slash, path.rfind('.') - slash);
+/// The name of the device's PCI function, "0000:17:00.1"; empty if it is not told.
+std::string_view function_of(const DeviceFacts& device) {
+  const std::string_view name = std::string_view(device.pci.path).substr(device.pci.path.rfind('/') + 1);
+  return name.find('.') == std::string_view::npos ? std::string_view() : name;
 }
 
-/// Cards of one model: they should behave alike.
-std::string model_of(const DeviceFacts& device) { return concat({device.hca_type.text, "/", device.board_id.text}); }
+/// "0000:17:00" of "0000:17:00.1": the card that a function belongs to. Virtual functions are cards of their own.
+std::string card_of(const DeviceFacts& device) {
+  const std::string_view function = is_virtual_function(device) ? std::string_view() : function_of(device);
+  return function.empty() ? device.name : std::string(function.substr(0, function.rfind('.')));
+}
 
 /// Whether an Ethernet port has an address. InfiniBand's GIDs say nothing about use.
 bool has_address(const PortFacts& port) { return port.layer() == LinkLayer::ethernet && has_routable_gid(port); }
-
-/// The place of a port on its card, "0/1": function and port number. Cards of one model are mostly cabled alike.
-std::string place_of(const JudgedPort& each) {
-  const std::string& path = each.device->pci.path;
-  const bool own_card = path.empty() || is_virtual_function(*each.device);
-  return concat({own_card ? "" : path.substr(path.rfind('.') + 1), "/", std::to_string(each.port->number)});
-}
 
 /// What the ports of a node have in common; used for judging each of them.
 struct SiblingPorts {
@@ -205,6 +199,13 @@ std::optional<NcclSelection> selection_of(const std::vector<JudgedPort>& ports, 
 }
 
 }  // namespace
+
+std::string model_of(const DeviceFacts& device) { return concat({device.hca_type.text, "/", device.board_id.text}); }
+
+std::string place_of(const JudgedPort& each) {
+  const std::string_view function = is_virtual_function(*each.device) ? std::string_view() : function_of(*each.device);
+  return concat({function.substr(function.rfind('.') + 1), "/", std::to_string(each.port->number)});
+}
 
 PortChoice choose_ports(const NodeFacts& node, const CheckRequest& request) {
   std::vector<JudgedPort> ports = candidate_ports(node, request);

@@ -35,6 +35,12 @@ struct JudgedPort {
   [[nodiscard]] PortName name() const { return {device->name, port->number}; }
 };
 
+/// Cards of one model: they should behave alike.
+[[nodiscard]] std::string model_of(const DeviceFacts& device);
+
+/// The place of a port on its card, "0/1": function and port number. Cards of one model are mostly cabled alike.
+[[nodiscard]] std::string place_of(const JudgedPort& port);
+
 /// A port that belongs to the fabric's kind and is not judged, with the reason.
 struct UnusedPort {
   PortName name;

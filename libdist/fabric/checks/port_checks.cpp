@@ -104,7 +104,8 @@ Finding judge_lid(const JudgedPort& each) {
       concat({each.name().to_string(), " lid ", port.lid.shown(), ", sm_lid ", port.sm_lid.shown()});
   const auto lid = port.lid.present() ? parse_hex16(port.lid.text) : std::nullopt;
   const auto manager = port.sm_lid.present() ? parse_hex16(port.sm_lid.text) : std::nullopt;
-  const bool good = lid && manager && *lid != 0 && *lid != 0xffff && *manager != 0 && *manager != 0xffff;
+  const auto is_unicast = [](const std::optional<std::uint16_t>& each) { return each && *each != 0 && *each < 0xc000; };
+  const bool good = is_unicast(lid) && is_unicast(manager);
   if (good) return {Verdict::pass, evidence, ""};
   return {Verdict::fail, evidence, "no subnet manager has assigned a LID: start one, or check the link to it"};
 }
@@ -287,7 +288,7 @@ struct CounterLimit {
   std::uint64_t most;       ///< more than this is a warning
   bool only_with_baseline;  ///< since boot it means little: every restart of a switch counts
 };
-constexpr std::array<CounterLimit, 8> error_limits = {{
+constexpr std::array<CounterLimit, 10> error_limits = {{
     {"symbol_error", 0, false},
     {"link_error_recovery", 0, false},
     {"link_downed", 0, true},
@@ -296,6 +297,8 @@ constexpr std::array<CounterLimit, 8> error_limits = {{
     {"local_link_integrity_errors", 0, false},
     {"excessive_buffer_overrun_errors", 0, false},
     {"port_rcv_remote_physical_errors", 100, false},
+    {"port_xmit_constraint_errors", 100, false},  // packets of a partition that the port is not in
+    {"port_rcv_constraint_errors", 100, false},
 }};
 constexpr std::uint64_t most_flaps = 2;
 constexpr std::uint64_t saturated = 255;  // link_downed has 8 bits in hardware and saturates

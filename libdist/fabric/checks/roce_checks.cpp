@@ -17,14 +17,14 @@ std::vector<JudgedPort> roce_ports(const NodeFacts& node, const CheckRequest& re
   return ports;
 }
 
-/// Counters of lost or late packets in ports/N/hw_counters (mlx5, bnxt_re, irdma), and how many are usual in a week. A
-/// lossless network has almost none. Without a baseline they are those since the driver was loaded, and count only
-/// where a port has many times as many as each of its siblings.
+/// Counters of lost or late packets in ports/N/hw_counters, and how many are usual in a week. A lossless network has
+/// almost none. Without a baseline they are those since the driver was loaded, and count only where a port has many
+/// times as many as each of its siblings, of which a tenth is enough.
 struct RetransmissionLimit {
   std::string_view name;
   std::uint64_t most;
 };
-constexpr std::array<RetransmissionLimit, 10> retransmission_limits = {{
+constexpr std::array<RetransmissionLimit, 25> retransmission_limits = {{
     {"out_of_sequence", 10'000},
     {"packet_seq_err", 10'000},
     {"implied_nak_seq_err", 10'000},
@@ -33,8 +33,23 @@ constexpr std::array<RetransmissionLimit, 10> retransmission_limits = {{
     {"rnr_nak_retry_err", 1'000},
     {"req_transport_retries_exceeded", 0},
     {"roce_adp_retrans", 10'000},
+    {"out_of_buffer", 10'000},
+    {"roce_slow_restart", 10'000},
     {"np_cnp_sent", 1'000'000},
     {"rp_cnp_handled", 1'000'000},
+    {"np_ecn_marked_roce_packets", 1'000'000},
+    {"to_retransmits", 10'000},  // bnxt_re
+    {"seq_err_naks_rcvd", 10'000},
+    {"max_retry_exceeded", 0},
+    {"rnr_naks_rcvd", 1'000},
+    {"oos_drop_count", 10'000},
+    {"rx_roce_discards", 10'000},
+    {"req_rx_pkt_seq_err", 10'000},  // ionic
+    {"req_tx_retry_excd_err", 0},
+    {"tx_rdma_ack_timeout", 1'000},
+    {"out_of_seq_request", 10'000},  // rxe
+    {"rcvd_seq_err", 10'000},
+    {"retry_exceeded_err", 0},
 }};
 constexpr std::uint64_t times_siblings = 10;
 
@@ -118,7 +133,7 @@ Check check_retransmissions(const NodeFacts& node, const CheckRequest& request, 
       const auto others = most_of_siblings(ports, each, limit.name);
       if (!value || (!history.baseline && !others)) continue;
       ++judged;
-      if (others && *value > limit.most && *value / times_siblings > *others)
+      if (others && *value > limit.most / 10 && *value / times_siblings >= *others)
         add(each, limit.name,
             concat({std::to_string(*value), ", the other ports have ", std::to_string(*others), " at most"}));
       if (!history.baseline) continue;

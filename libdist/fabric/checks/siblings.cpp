@@ -49,37 +49,45 @@ std::string pcie_link(const NodeFacts& /*node*/, const JudgedPort& each) {
 }
 
 /// What the card and its slot could do: a card in a slot of fewer lanes is at its best and slow all the same.
-std::string pcie_slot(const NodeFacts& /*node*/, const JudgedPort& each) {
-  const auto& bridges = each.device->pci.bridges;
-  const std::string own = link_text(each.device->pci.max_speed, each.device->pci.max_width);
+std::string limit_text(const Attribute& speed, const Attribute& width, const std::vector<BridgeFacts>& bridges) {
+  const std::string own = link_text(speed, width);
   const std::string slot = bridges.empty() ? "" : link_text(bridges.front().max_speed, bridges.front().max_width);
   return slot.empty() ? own : concat({own, " in a slot of ", slot});
+}
+
+std::string pcie_limit(const NodeFacts& /*node*/, const JudgedPort& each) {
+  const PciFacts& pci = each.device->pci;
+  return limit_text(pci.max_speed, pci.max_width, pci.bridges);
 }
 
 std::string numa_is_known(const NodeFacts& /*node*/, const JudgedPort& each) {
   const Attribute& numa = each.device->pci.numa_node;
   if (!numa.present()) return "";
-  return numa.text == "-1" ? "no NUMA node" : "a NUMA node";
+  return numa.text == "-1" ? "-1 (unknown)" : "known";
+}
+
+/// The device's first interface; nullptr: it has none, or only GIDs name one that is not there.
+const NetFacts* interface_of(const NodeFacts& node, const JudgedPort& each) {
+  if (each.device->netdevs.empty()) return nullptr;
+  const auto found = node.netdevs.find(each.device->netdevs.front());
+  return found == node.netdevs.end() || found->second.operstate.absent() ? nullptr : &found->second;
 }
 
 std::string interface_kind(const NodeFacts& node, const JudgedPort& each) {
-  if (each.device->netdevs.empty()) return "none";
-  const auto found = node.netdevs.find(each.device->netdevs.front());
-  if (found == node.netdevs.end()) return "";
-  return found->second.infiniband ? "IPoIB" : "present";
+  const NetFacts* const net = interface_of(node, each);
+  if (net == nullptr) return "none";
+  return net->infiniband ? "IPoIB" : "present";
 }
 
 std::string interface_driver(const NodeFacts& node, const JudgedPort& each) {
-  if (each.device->netdevs.empty()) return "";
-  const auto found = node.netdevs.find(each.device->netdevs.front());
-  return found == node.netdevs.end() ? "" : printable(found->second.driver, 32);
+  const NetFacts* const net = interface_of(node, each);
+  return net == nullptr ? "" : printable(net->driver, 32);
 }
 
 /// Of IPoIB; roce.mtu compares those of Ethernet.
 std::string ipoib_mtu(const NodeFacts& node, const JudgedPort& each) {
-  if (each.port->layer() != LinkLayer::infiniband || each.device->netdevs.empty()) return "";
-  const auto found = node.netdevs.find(each.device->netdevs.front());
-  return found == node.netdevs.end() ? "" : shown(found->second.mtu);
+  const NetFacts* const net = interface_of(node, each);
+  return net == nullptr || each.port->layer() != LinkLayer::infiniband ? "" : shown(net->mtu);
 }
 
 std::string pci_device(const NodeFacts& /*node*/, const JudgedPort& each) {
@@ -90,18 +98,20 @@ struct PortAttribute {
   SharedAttribute shared;
   Verdict severity = Verdict::warn;
   std::string (*value)(const NodeFacts&, const JudgedPort&) = nullptr;
+  bool is_of_subnet = false;  ///< given by the subnet's manager, of which each rail may have its own
 };
 constexpr std::array<PortAttribute, 9> port_attributes = {{
     {{"ib.pkey", "", "P_Keys", "ask the administrator of the subnet manager for the same partitions on all ports"},
      Verdict::fail,
-     partition_keys},
+     partition_keys,
+     true},
     {{"ib.gid", "gid_kinds", "kinds of GIDs", "give all interfaces of the fabric addresses of the same kind"},
      Verdict::warn,
      gid_kinds},
     {{"ib.pcie", "pcie", "PCIe link", "reseat the card, or check the slot's generation"}, Verdict::warn, pcie_link},
     {{"ib.pcie", "pcie_slot", "PCIe limit", "move the card to a slot like those of the others"},
      Verdict::warn,
-     pcie_slot},
+     pcie_limit},
     {{"ib.affinity", "", "NUMA node", "see the firmware's tables (SRAT): without it NCCL does not know what is near"},
      Verdict::warn,
      numa_is_known},
@@ -154,28 +164,61 @@ std::string subnet_of(const PortFacts& port) {
   return known ? port.gids.front().value.to_string().substr(0, 19) : "";
 }
 
-std::string family_of(const JudgedPort& each) {
-  return concat({each.device->hca_type.text, "/", each.device->board_id.text, "/", each.port->link_layer.text, "/",
-                 subnet_of(*each.port)});
-}
-
-std::vector<std::vector<JudgedPort>> families_of(const std::vector<JudgedPort>& ports) {
-  std::map<std::string, std::vector<JudgedPort>> families;
-  for (const JudgedPort& each : ports) families[family_of(each)].push_back(each);
-  std::vector<std::vector<JudgedPort>> out;
-  out.reserve(families.size());
-  for (auto& [key, family] : families) out.push_back(std::move(family));
-  return out;
+std::string family_of(const JudgedPort& each, bool is_of_subnet) {
+  return concat(
+      {model_of(*each.device), "/", each.port->link_layer.text, "/", is_of_subnet ? subnet_of(*each.port) : ""});
 }
 
 void compare_ports(const NodeFacts& node, const CheckRequest& request, std::vector<Difference>& out) {
   const bool is_required = request.policy == launch::RdmaPolicy::require;
-  for (const auto& family : families_of(active_ports(node, request))) {
-    for (const PortAttribute& attribute : port_attributes) {
-      std::vector<Member> members;
-      members.reserve(family.size());
-      for (const JudgedPort& each : family) members.push_back({each.name().to_string(), attribute.value(node, each)});
+  const auto ports = active_ports(node, request);
+  for (const PortAttribute& attribute : port_attributes) {
+    std::map<std::string, std::vector<Member>> families;
+    for (const JudgedPort& each : ports) {
+      families[family_of(each, attribute.is_of_subnet)].push_back(
+          {each.name().to_string(), attribute.value(node, each)});
+    }
+    for (const auto& [family, members] : families)
       compare(members, attribute.shared, is_required ? attribute.severity : Verdict::warn, out);
+  }
+}
+
+/// Whether somebody has said which ports the fabric consists of, or how many.
+bool is_fabric_told(const CheckRequest& request) {
+  const bool by_table = request.sku && (request.sku->devices || !request.sku->hca.empty());
+  return by_table || !request.environment("NCCL_IB_HCA").value_or("").empty();
+}
+
+/// Names ports that nobody uses (switched off, or in the other link layer and without an address), although the same
+/// port of three other cards of the model is.
+void find_idle_ports(const NodeFacts& node, const CheckRequest& request, std::vector<Difference>& out) {
+  constexpr std::ptrdiff_t fewest_siblings = 3;
+  if (is_fabric_told(request)) return;
+  const auto judged = judged_ports(node, request);
+  const auto shown_link = [](const PortFacts& port) {
+    return concat({port.link_layer.shown(), ", ", port.state.shown()});
+  };
+  for (const DeviceFacts& device : node.devices) {
+    if (role_of(node, device) != DeviceRole::fabric || is_virtual_function(device) || is_enslaved(node, device))
+      continue;
+    for (const PortFacts& port : device.ports) {
+      const JudgedPort own{&device, &port};
+      const bool is_addressed = port.layer() == LinkLayer::ethernet && has_routable_gid(port);
+      if (is_addressed || std::ranges::find(judged, &port, &JudgedPort::port) != judged.end()) continue;
+      const auto is_sibling = [&own](const JudgedPort& each) {
+        return each.port->is_active() && model_of(*each.device) == model_of(*own.device) &&
+               place_of(each) == place_of(own);
+      };
+      const auto siblings = std::ranges::count_if(judged, is_sibling);
+      if (siblings < fewest_siblings) continue;
+      const JudgedPort& first = *std::ranges::find_if(judged, is_sibling);
+      out.push_back(
+          {"ib.state",
+           {Verdict::warn,
+            concat({own.name().to_string(), " is not used: ", shown_link(port), "; ", first.name().to_string(),
+                    rest_of(static_cast<std::size_t>(siblings) - 1), ": ", shown_link(*first.port)}),
+            "if it belongs to the fabric, see its cable, its link type (mlxconfig) and its interface; else name "
+            "the ports that do: hca= in /etc/aml-dist/skus.conf"}});
     }
   }
 }
@@ -210,6 +253,7 @@ void find_duplicates(const NodeFacts& node, const CheckRequest& request, std::ve
   Unique lids("ib.lid", "LID", "see the subnet manager's log: a LID belongs to one port of its subnet");
   Unique guids("ib.gid", "GUID", "give each card or virtual function a GUID of its own");
   Unique gids("ib.gid", "GID", "give each port an address of its own");
+  Unique addresses("ib.netdev", "hardware address", "give each interface an address of its own (ip link set address)");
   for (const JudgedPort& each : active_ports(node, request)) {
     const PortFacts& port = *each.port;
     const bool is_infiniband = port.layer() == LinkLayer::infiniband;
@@ -223,6 +267,9 @@ void find_duplicates(const NodeFacts& node, const CheckRequest& request, std::ve
       lids.add(concat({shown(port.lid), " (subnet ", subnet, ", SM LID ", shown(port.sm_lid), ")"}), each,
                subnet == default_subnet ? Verdict::warn : Verdict::fail, out);
     if (is_enslaved(node, *each.device)) continue;
+    const NetFacts* const net = interface_of(node, each);
+    const std::string address = net == nullptr ? "" : shown(net->address);
+    if (!is_all_zero(address)) addresses.add(address, each, Verdict::warn, out);
     for (const GidEntry& entry : port.gids) {
       const bool is_own =
           is_infiniband ? entry.index == 0 && !entry.value.is_unconfigured() : !entry.value.is_link_local();
@@ -231,13 +278,15 @@ void find_duplicates(const NodeFacts& node, const CheckRequest& request, std::ve
   }
 }
 
-std::string gpu_width(const GpuFacts& gpu) {
-  const bool told = gpu.max_width.present() && gpu.max_width.text != "0";
-  return told ? concat({"x", printable(gpu.max_width.text, 8)}) : "";
+/// Of the speed an idle GPU says nothing: it lowers it.
+std::string gpu_lanes(const GpuFacts& gpu) {
+  const auto lanes = gpu.current_width.present() ? text::to_number(gpu.current_width.text, 64).value_or(0) : 0;
+  return lanes > 0 ? concat({"x", std::to_string(lanes)}) : "";
 }
+std::string gpu_limit(const GpuFacts& gpu) { return limit_text(gpu.max_speed, gpu.max_width, gpu.bridges); }
 std::string gpu_numa(const GpuFacts& gpu) {
   if (!gpu.numa_node.present()) return "";
-  return gpu.numa_node.text == "-1" ? "no NUMA node" : "a NUMA node";
+  return gpu.numa_node.text == "-1" ? "-1 (unknown)" : "known";
 }
 std::string gpu_driver(const GpuFacts& gpu) { return gpu.driver.empty() ? "none" : printable(gpu.driver, 32); }
 
@@ -245,8 +294,9 @@ struct GpuAttribute {
   SharedAttribute shared;
   std::string (*value)(const GpuFacts&) = nullptr;
 };
-constexpr std::array<GpuAttribute, 3> gpu_attributes = {{
-    {{"host.pci", "", "PCIe limit", "move the GPU to a slot like those of the others"}, gpu_width},
+constexpr std::array<GpuAttribute, 4> gpu_attributes = {{
+    {{"host.pci", "", "PCIe lanes", "reseat the GPU or its riser"}, gpu_lanes},
+    {{"host.pci", "", "PCIe limit", "move the GPU to a slot like those of the others"}, gpu_limit},
     {{"host.pci", "", "NUMA node", "see the firmware's tables (SRAT)"}, gpu_numa},
     {{"host.pci", "", "driver", "bind the GPU to the driver, and see why the driver refuses it in the kernel's log"},
      gpu_driver},
@@ -255,12 +305,13 @@ constexpr std::array<GpuAttribute, 3> gpu_attributes = {{
 /// GPUs that are given to a virtual machine are no siblings of the others.
 void compare_gpus(const NodeFacts& node, std::vector<Difference>& out) {
   for (const GpuAttribute& attribute : gpu_attributes) {
-    std::array<std::vector<Member>, 2> members;
+    std::map<std::string, std::vector<Member>> models;
     for (const GpuFacts& gpu : node.gpus) {
       if (is_given_away(gpu.driver)) continue;
-      members.at(gpu.nvidia ? 1 : 0).push_back({concat({"GPU ", gpu.address}), attribute.value(gpu)});
+      models[concat({gpu.nvidia ? "NVIDIA " : "AMD ", gpu.model.text})].push_back(
+          {concat({"GPU ", gpu.address}), attribute.value(gpu)});
     }
-    for (const auto& vendor : members) compare(vendor, attribute.shared, Verdict::warn, out);
+    for (const auto& [model, members] : models) compare(members, attribute.shared, Verdict::warn, out);
   }
 }
 
@@ -269,6 +320,7 @@ void compare_gpus(const NodeFacts& node, std::vector<Difference>& out) {
 std::vector<Difference> differences_between_siblings(const NodeFacts& node, const CheckRequest& request) {
   std::vector<Difference> out;
   compare_ports(node, request, out);
+  find_idle_ports(node, request, out);
   find_duplicates(node, request, out);
   compare_gpus(node, out);
   return out;
@@ -304,6 +356,11 @@ std::vector<std::string> identities_of(const NodeFacts& node, const CheckRequest
     for (const GidEntry& entry : each.port->gids) {
       if (!entry.value.is_link_local()) out.insert(entry.value.to_string());
     }
+    // Where subnets have the default prefix, rails are told apart by the port's name, which is alike on alike nodes.
+    const bool has_lid = each.port->layer() == LinkLayer::infiniband && each.port->lid.present();
+    if (has_lid)
+      out.insert(concat({each.name().to_string(), "/LID:", shown(each.port->lid), "/SM:", shown(each.port->sm_lid), "/",
+                         subnet_of(*each.port)}));
   }
   return {out.begin(), out.end()};
 }

@@ -19,10 +19,9 @@ struct Difference {
   Finding finding;
 };
 
-/// Ports are siblings if their cards are of one model, and their networks of one kind and, on InfiniBand, of one
-/// subnet; GPUs if they are of one vendor. `severity`, of a difference from more than half of the siblings, two at
-/// least; where no value has such a majority, or only two differ, it is a warning. What a port does not tell is not
-/// compared.
+/// Ports are siblings if their cards are of one model and their networks of one kind (for P_Keys also of one subnet),
+/// GPUs if they are of one model. `severity` is that of a difference from more than half of the siblings, two at least;
+/// where no value has such a majority, or only two differ, it is a warning. What a port does not tell is not compared.
 [[nodiscard]] std::vector<Difference> differences_between_siblings(const NodeFacts& node, const CheckRequest& request);
 
 /// The same attributes of a whole node, by which nodes are compared: "pcie", "gid_kinds", ... and the values of its
@@ -39,7 +38,7 @@ struct SharedAttribute {
 };
 [[nodiscard]] std::vector<SharedAttribute> shared_attributes();
 
-/// The GUIDs and routable GIDs of a node's active ports: no two nodes may have the same.
+/// The GUIDs, routable GIDs and LIDs ("mlx5_0:1/LID:0x5/...") of a node's active ports: no two nodes may have the same.
 [[nodiscard]] std::vector<std::string> identities_of(const NodeFacts& node, const CheckRequest& request);
 
 }  // namespace amldist::fabric

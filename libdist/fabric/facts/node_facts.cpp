@@ -18,8 +18,10 @@ using text::concat;
 
 constexpr std::size_t most_pci_devices = 8192;
 
-/// Counters that the checks use (Documentation/ABI/stable/sysfs-class-infiniband).
-constexpr std::array<std::string_view, 20> counter_names = {"symbol_error",
+/// Counters that the checks use: those of InfiniBand (Documentation/ABI/stable/sysfs-class-infiniband), and those of
+/// lost and late packets of mlx5, bnxt_re, ionic and rxe. Others are not read, since each may be a question to the
+/// firmware.
+constexpr std::array<std::string_view, 36> counter_names = {"symbol_error",
                                                             "link_error_recovery",
                                                             "link_downed",
                                                             "port_rcv_errors",
@@ -27,6 +29,8 @@ constexpr std::array<std::string_view, 20> counter_names = {"symbol_error",
                                                             "local_link_integrity_errors",
                                                             "excessive_buffer_overrun_errors",
                                                             "port_rcv_remote_physical_errors",
+                                                            "port_xmit_constraint_errors",
+                                                            "port_rcv_constraint_errors",
                                                             "out_of_sequence",
                                                             "packet_seq_err",
                                                             "local_ack_timeout_err",
@@ -35,10 +39,24 @@ constexpr std::array<std::string_view, 20> counter_names = {"symbol_error",
                                                             "implied_nak_seq_err",
                                                             "duplicate_request",
                                                             "roce_adp_retrans",
+                                                            "out_of_buffer",
+                                                            "roce_slow_restart",
                                                             "rp_cnp_handled",
                                                             "np_ecn_marked_roce_packets",
                                                             "np_cnp_sent",
-                                                            "rp_cnp_ignored"};
+                                                            "rp_cnp_ignored",
+                                                            "to_retransmits",
+                                                            "seq_err_naks_rcvd",
+                                                            "max_retry_exceeded",
+                                                            "rnr_naks_rcvd",
+                                                            "oos_drop_count",
+                                                            "rx_roce_discards",
+                                                            "req_rx_pkt_seq_err",
+                                                            "req_tx_retry_excd_err",
+                                                            "tx_rdma_ack_timeout",
+                                                            "out_of_seq_request",
+                                                            "rcvd_seq_err",
+                                                            "retry_exceeded_err"};
 
 /// The total in a file of AER: the last line, "TOTAL_ERR_COR 17".
 std::optional<std::uint64_t> aer_total(const std::string& path) {
@@ -245,6 +263,7 @@ NetFacts read_netdev(const Roots& roots, const std::string& name) {
   net.operstate = read_attribute(folder + "/operstate");
   net.carrier_down_count = read_attribute(folder + "/carrier_down_count");
   net.mtu = read_attribute(folder + "/mtu");
+  net.address = read_attribute(folder + "/address");
   net.master = link_target_name(folder + "/master");
   net.driver = driver_of(sys, name);
   if (!net.master.empty()) net.master_driver = driver_of(sys, net.master);
@@ -300,9 +319,11 @@ void read_pci_bus(const std::string& sys, NodeFacts& node) {
                                         link_target_name(own + "/driver"), pci_class.text.starts_with("0x0207")});
     }
     if (!display || (vendor.text != "0x10de" && vendor.text != "0x1002")) continue;
-    node.gpus.push_back({address, resolved(own), read_attribute(own + "/numa_node"), vendor.text == "0x10de",
-                         read_attribute(own + "/current_link_width"), read_attribute(own + "/max_link_width"),
-                         link_target_name(own + "/driver")});
+    const std::string path = resolved(own);
+    node.gpus.push_back({address, path, read_attribute(own + "/numa_node"), vendor.text == "0x10de",
+                         read_attribute(own + "/device"), read_attribute(own + "/current_link_width"),
+                         read_attribute(own + "/max_link_width"), read_attribute(own + "/max_link_speed"),
+                         read_bridges(path), link_target_name(own + "/driver")});
   }
 }
 

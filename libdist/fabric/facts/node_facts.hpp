@@ -97,6 +97,7 @@ struct NetFacts {
   Attribute operstate;
   Attribute carrier_down_count;
   Attribute mtu;
+  Attribute address;        ///< of the hardware, "a0:88:c2:00:00:01"
   bool infiniband = false;  ///< IPoIB (ARPHRD_INFINIBAND)
   /// Priorities with flow control, and with congestion control as the receiver (roce_np) and as the sender (roce_rp):
   /// bit 3 for priority 3; nullopt: not told.
@@ -120,8 +121,10 @@ struct GpuFacts {
   std::string path;     ///< as PciFacts::path
   Attribute numa_node;
   bool nvidia = true;
-  Attribute current_width, max_width;
-  std::string driver;  ///< the name of the driver that it is bound to
+  Attribute model;  ///< PCI device id
+  Attribute current_width, max_width, max_speed;
+  std::vector<BridgeFacts> bridges;  ///< nearest first
+  std::string driver;                ///< the name of the driver that it is bound to
 };
 
 /// Whether this driver reserves a PCI function for a virtual machine or a program, so that it must not be judged.

@@ -67,7 +67,7 @@ ProcessFacts read_process(const NodeFacts& node) {
     const std::string name = device.uverbs.empty() ? concat({"uverbs", std::to_string(position)}) : device.uverbs;
     facts.nodes.push_back(
         try_node(device.name, concat({node.roots.dev, "/infiniband/", name}), node.roots.dev_injected));
-    facts.nodes.back().is_named = !device.uverbs.empty() || node.has_verbs_class;
+    facts.nodes.back().is_named = node.has_verbs_class;
     ++position;
   }
   return facts;

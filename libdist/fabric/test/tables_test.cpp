@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "fabric/between_nodes/job_checks.hpp"
+#include "fabric/checks/siblings.hpp"
 #include "fabric/facts/counters.hpp"
 #include "fabric/report/report_json.hpp"
 #include "fabric/sku/sku_table.hpp"
@@ -242,6 +243,11 @@ TEST(Job, SettingsOfRoceThatDifferAreNamed) {
       {"ib.fw", "firmware:MT_838", "28.41", "28.37", "c has firmware 28.37, 2 nodes have 28.41 (a)"},
       {"ib.provider", "verbs_library", "libibverbs.so.1.14.44.0", "libibverbs.so.1.11.32.0",
        "c has verbs library libibverbs.so.1.11.32.0, 2 nodes have libibverbs.so.1.14.44.0 (a)"},
+      {"ib.pcie", "pcie", "32.0 GT/s x16", "16.0 GT/s x16",
+       "c has PCIe link 16.0 GT/s x16, 2 nodes have 32.0 GT/s x16 (a)"},
+      {"ib.gid", "gid_kinds", "RoCE v2 IPv4", "RoCE v2 IPv6",
+       "c has kinds of GIDs RoCE v2 IPv6, 2 nodes have RoCE v2 IPv4 (a)"},
+      {"ib.netdev", "ipoib_mtu", "4092", "2044", "c has IPoIB MTU 2044, 2 nodes have 4092 (a)"},
       {"ib.gdr", "peer_memory", "nvidia_peermem 550.90", "none",
        "c has GPUDirect module none, 2 nodes have nvidia_peermem 550.90 (a)"}};
   for (const Case& each : all) {
@@ -256,6 +262,50 @@ TEST(Job, SettingsOfRoceThatDifferAreNamed) {
     nodes.back().traits[each.trait] = each.usual;
     EXPECT_EQ(verify_job(nodes, {}, launch::RdmaPolicy::require).find(each.check)->verdict, Verdict::pass)
         << each.trait;
+  }
+}
+
+TEST(Job, WhatMustBeUniqueIsNamedWhereTwoNodesHaveIt) {
+  // One InfiniBand port, mlx5_0:1, of a node.
+  const auto node_with = [](const std::string& lid, const std::string& guid) {
+    const auto told = [](std::string text) { return Attribute{Attribute::State::present, std::move(text)}; };
+    PortFacts port;
+    port.link_layer = told("InfiniBand");
+    port.state = told("4: ACTIVE");
+    port.phys_state = told("5: LinkUp");
+    port.lid = told(lid);
+    port.sm_lid = told("0x1");
+    port.gids = {{0, *Gid::parse("fe80:0000:0000:0000:0000:0000:0000:0001"), "", ""}};
+    DeviceFacts device;
+    device.name = "mlx5_0";
+    device.node_guid = told(guid);
+    device.ports = {port};
+    NodeFacts node;
+    node.devices = {device};
+    return node;
+  };
+  struct Case {
+    NodeFacts other;
+    std::string says;
+  };
+  const NodeFacts own = node_with("0x5", "a088:c203:0001:8ae0");
+  const std::vector<Case> all = {
+      {node_with("0x6", "a088:c203:0002:8ae0"), ""},
+      {node_with("0x5", "a088:c203:0002:8ae0"), "a and b have the same address mlx5_0:1/LID:0x5/SM:0x1"},
+      {node_with("0x6", "a088:c203:0001:8ae0"), "a and b have the same address a088:c203:0001:8ae0"},
+      {own, ""}};  // one machine that is two nodes of Slurm's
+  for (const Case& each : all) {
+    std::vector<NodeSummary> nodes;
+    for (const NodeFacts* const facts : {&own, &each.other}) {
+      std::string identities;
+      for (const std::string& identity : identities_of(*facts, {}))
+        identities += (identities.empty() ? "" : " ") + identity;
+      nodes.push_back(
+          {nodes.empty() ? "a" : "b", true, {{"ib.gid", Verdict::pass, "fine", ""}}, {}, {{"identities", identities}}});
+    }
+    const Report report = verify_job(nodes, {}, launch::RdmaPolicy::require);
+    EXPECT_EQ(report.find("ib.gid")->verdict, each.says.empty() ? Verdict::pass : Verdict::warn) << each.says;
+    EXPECT_NE(report.find("ib.gid")->evidence.find(each.says), std::string::npos) << report.find("ib.gid")->evidence;
   }
 }
 

@@ -59,6 +59,16 @@ std::string first_text_member(const json& object, std::initializer_list<std::str
   return {};
 }
 
+/// The message of a finding, and what it describes beside it: healthagent's message is often only "NAME reports
+/// errors".
+std::string message_of(const json& object) {
+  const std::string message = first_text_member(object, {"message", "error", "warnings", "reason", "info"});
+  const std::string more = first_text_member(object, {"description", "details"});
+  if (more.empty() || message == more) return message;
+  if (message.empty()) return more;
+  return concat({message, " (", more, ")"});
+}
+
 /// What the objects of a tool's JSON say: each that has a member `key` is a finding. Its name is its own or that of the
 /// nearest named object above, else the key under which it is.
 class ReadFindings {
@@ -90,8 +100,7 @@ class ReadFindings {
   void add(const json& object, const std::string& word, const std::string& place) {
     if (all_.size() == most_findings) return;
     const auto verdict = verdict_of_word(word);
-    const std::string message =
-        verdict ? first_text_member(object, {"message", "error", "warnings", "description", "reason", "info"}) : "";
+    const std::string message = verdict ? message_of(object) : "";
     all_.push_back(
         {verdict.value_or(Verdict::unknown),
          concat({place, place.empty() ? "" : ": ", verdict && !message.empty() ? message : word}),
