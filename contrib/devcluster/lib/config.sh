@@ -95,7 +95,7 @@ node_lines() {
 
 write_cgroup_conf() {
     # Unless --conf asks for them nothing here uses cgroups. Older releases cannot switch them off; this setting needs the
-    # least. Newer ones have no task/cgroup for version 1.
+    # least.
     if extra_lines TaskPlugin | grep -q task/cgroup; then printf 'CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nConstrainRAMSpace=yes\n'
     elif tracks_by_cgroup; then echo 'CgroupPlugin=cgroup/v1'
     elif at_least 23.11; then echo 'CgroupPlugin=disabled'; else echo 'CgroupPlugin=cgroup/v1'

@@ -106,7 +106,7 @@ void send_without_reply(const SrunLink& target, std::string_view message) {
 }
 
 bool tell(const SrunLink& target, std::string_view message) {
-  constexpr milliseconds longest_pause{160};
+  constexpr milliseconds longest_pause{80};
   NodeSocket socket(target);
   const auto end = Clock::now() + patience_with_srun;
   for (milliseconds pause(20); socket && Clock::now() < end; pause = std::min(2 * pause, longest_pause)) {

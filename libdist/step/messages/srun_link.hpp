@@ -65,8 +65,9 @@ class NodeSocket {
 /// Sends without waiting for a reply. An srun that is stopped reads it when it continues.
 void send_without_reply(const SrunLink& target, std::string_view message);
 
-/// How long slurmstepd waits for srun's confirmation. Once it has waited in vain, it does not wait again.
-inline constexpr std::chrono::milliseconds patience_with_srun{1000};
+/// How long slurmstepd waits for srun's confirmation: some 25 datagrams, of which a flood may cost most. Once it has
+/// waited in vain, it does not wait again.
+inline constexpr std::chrono::milliseconds patience_with_srun{2000};
 
 /// Sends until srun confirms, for at most `patience_with_srun`. Returns whether srun has confirmed.
 bool tell(const SrunLink& target, std::string_view message);

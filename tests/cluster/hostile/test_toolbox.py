@@ -113,7 +113,7 @@ def test_closed_descriptors(cluster, workdir, closed):
     done = cluster.run(f"{STEP} bash -c 'echo ran $RANK of $WORLD_SIZE >{workdir}/$RANK; [ $RANK != 3 ] || exit 4' {closed}",
                        user="alice")
     assert done.status == 4, str(done)
-    assert sorted(path.read_text().strip() for path in workdir.iterdir()) == RAN
+    assert sorted(path.read_text().strip() for path in workdir.iterdir()) == RAN, str(done)
 
 
 @pytest.mark.parametrize("signal", ["INT", "TERM", "HUP", "QUIT", "USR1", "STOP", "KILL", "PIPE"])
