@@ -53,6 +53,7 @@ CONF
     if configless; then echo 'SlurmctldParameters=enable_configless'
     else echo "PlugStackConfig=$STATE/slurm/plugstack.conf"
     fi
+    if ipv6_only; then echo 'CommunicationParameters=EnableIPv6,DisableIPv4'; fi
     if uses_slurms_key; then echo 'CredType=auth/slurm'; fi
     if accounting; then accounting_settings; fi
     if [[ -n ${P[gres]} ]]; then echo "GresTypes=${P[gres]%%:*}"; fi

@@ -58,9 +58,11 @@ connect_machines() {
             echo "link set port$index master br0 up"
         done
     } | in_network switch ip -batch - || return 1
+    local prefix=${P[subnet]#*/} more='brd +'
+    if ipv6_only; then prefix=$((96 + prefix)) more=nodad; fi  # an address is used at once, not after a second of asking
     for machine in $(machine_names); do
         {   echo 'link set lo up'
-            echo "addr add $(address_of "$machine")/${P[subnet]#*/} brd + dev eth0"
+            echo "addr add $(address_of "$machine")/$prefix $more dev eth0"
             echo 'link set eth0 up'
         } | in_network "$machine" ip -batch - || return 1
     done

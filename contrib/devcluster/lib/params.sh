@@ -20,6 +20,8 @@ stored_param() { sed -n "s/^P\[$2\]=//p" "$STATE_ROOT/$1/params" 2>/dev/null | t
 
 configless() { [[ -n ${P[configless]-} ]]; }
 
+ipv6_only() { [[ -n ${P[ipv6]-} ]]; }
+
 single_host() { [[ ${P[mode]} == single-host ]]; }
 
 is_node() { [[ " ${P[names]} " == *" $1 "* ]]; }
@@ -34,5 +36,8 @@ node_index() {
 }
 
 address_of() {
-    if single_host; then echo 127.0.0.1; else machine_address "${P[subnet]}" "$(node_index "$1")"; fi
+    if single_host; then echo 127.0.0.1; return; fi
+    local ipv4
+    ipv4=$(machine_address "${P[subnet]}" "$(node_index "$1")")
+    if ipv6_only; then echo "fd00::$ipv4"; else echo "$ipv4"; fi
 }

@@ -18,6 +18,7 @@ devcluster start [options]
   --release NAME        Slurm of another Debian: bookworm, trixie or forky (default: this machine's);
                         'devcluster root --help' has more
   --subnet A.B.C.D/P    addresses (derived from the name)
+  --ipv6                the names have IPv6 addresses only (fd00::A.B.C.D)
   --ports BASE          slurmctld's port; slurmd's is the next (6817)
   --plugin FILE         SPANK plugin, with --plugin-args 'ARGS', --plugin-mode required|optional
   --plugstack FILE      more lines for plugstack.conf
@@ -32,7 +33,7 @@ HELP
 }
 
 readonly START_OPTIONS='name= nodes= node-list= cpus= memory= subnet= ports= plugin= plugin-args=
- plugin-mode= plugstack= conf=* gres= release= configless accounting single-host restart'
+ plugin-mode= plugstack= conf=* gres= release= ipv6 configless accounting single-host restart'
 
 cmd_start() {
     parse_options "${START_OPTIONS//$'\n'/}" "$@"
@@ -60,7 +61,7 @@ check_start_options() {
     [[ -z ${OPT[plugin]-} ]] || OPT[plugin]=$(plugin_path "${OPT[plugin]}") || exit 1
     if [[ -n ${OPT[release]-} ]]; then check_release "${OPT[release]}"; fi
     check_plugstack_option
-    [[ -z ${OPT[configless]-}${OPT[accounting]-} || -z ${OPT[single-host]-} ]] || usage_error '--configless and --accounting need namespaces'
+    [[ -z ${OPT[ipv6]-}${OPT[configless]-}${OPT[accounting]-} || -z ${OPT[single-host]-} ]] || usage_error '--ipv6, --configless and --accounting need namespaces'
     for node in $(asked_names); do check_node_name "$node"; done
     check_conf_option
 }
@@ -108,7 +109,7 @@ choose_params() {
     [[ -z $(sort <<<"$names" | uniq -d) ]] || usage_error "--node-list names a node twice"
     P=([names]=${names//$'\n'/ } [cpus]=${OPT[cpus]:-8} [memory]=${OPT[memory]:-8192}
        [plugin]=${OPT[plugin]-} [plugin_args]=${OPT[plugin-args]-} [plugin_mode]=${OPT[plugin-mode]:-required}
-       [plugstack]=${OPT[plugstack]-} [conf]=${OPT[conf]-} [gres]=${OPT[gres]-} [release]=${OPT[release]-} [configless]=${OPT[configless]-} [accounting]=${OPT[accounting]-} [root]=${OPT[root]} [mode]=namespaces [subnet]='')
+       [plugstack]=${OPT[plugstack]-} [conf]=${OPT[conf]-} [gres]=${OPT[gres]-} [release]=${OPT[release]-} [ipv6]=${OPT[ipv6]-} [configless]=${OPT[configless]-} [accounting]=${OPT[accounting]-} [root]=${OPT[root]} [mode]=namespaces [subnet]='')
     choose_mode
     if single_host; then choose_ports; else P[ports]=${OPT[ports]:-6817}; choose_subnet; fi
 }
@@ -234,7 +235,7 @@ start_again() {
 # Compares only the options given on this command line.
 refuse_difference() {
     local key differ=''
-    for key in cpus memory subnet ports plugin plugin-args plugin-mode plugstack conf gres release configless accounting; do
+    for key in cpus memory subnet ports plugin plugin-args plugin-mode plugstack conf gres release ipv6 configless accounting; do
         if [[ -n ${OPT[$key]+x} && ${OPT[$key]} != "${P[${key//-/_}]}" ]]; then differ+=" --$key"; fi
     done
     if [[ -n ${OPT[nodes]-}${OPT[node-list]-} && $(asked_names | tr '\n' ' ') != "${P[names]} " ]]; then
