@@ -179,6 +179,16 @@ std::vector<PortSummary> port_summaries(const NodeFacts& node, const CheckReques
   return out;
 }
 
+/// As many as a trait holds: those of the largest nodes are longer.
+std::string shown_identities(const NodeFacts& node, const CheckRequest& request) {
+  std::string out;
+  for (const std::string& each : identities_of(node, request)) {
+    if (out.size() + 1 + each.size() > longest_trait) break;
+    out += concat({out.empty() ? "" : " ", each});
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<Difference> differences_between(const std::vector<NodeSummary>& nodes) {
@@ -227,10 +237,8 @@ NodeSummary summarise(const NodeFacts& node, const CheckRequest& request, const 
   if (const std::string mtu = common_mtu(node, request); !mtu.empty()) out.traits["mtu"] = mtu;
   if (const std::string qos = common_flow_control(node, request); !qos.empty()) out.traits["qos"] = qos;
   for (auto& [name, value] : shared_traits(node, request)) out.traits[name] = value;
-  std::string identities;
-  for (const std::string& each : identities_of(node, request))
-    identities += concat({identities.empty() ? "" : " ", each});
-  if (!identities.empty() && identities.size() <= longest_trait) out.traits["identities"] = identities;
+  if (const std::string identities = shown_identities(node, request); !identities.empty())
+    out.traits["identities"] = identities;
   if (node.mlx5_version.present()) out.traits["rdma_driver"] = node.mlx5_version.text;
   if (!node.gpus.empty()) out.traits["peer_memory"] = node.peer_memory.empty() ? "none" : node.peer_memory;
   for (const auto& [model, versions] : firmware)

@@ -82,7 +82,7 @@ struct Neighbour {
   [[nodiscard]] std::string_view line_for(std::size_t own_rail) const {
     return own_rail < rails.size() && rails[own_rail] ? lines[*rails[own_rail]] : std::string_view();
   }
-  /// The memory of the GPU at the rail that is paired with `own_rail`; nullopt if there is none.
+  /// Memory of the GPU at the rail paired with `own_rail`; nullopt without one.
   [[nodiscard]] std::optional<RemotePlace> gpu_for(std::size_t own_rail) const {
     const auto rail = own_rail < rails.size() ? rails[own_rail] : std::nullopt;
     return rail && *rail < gpus.size() ? place_from(gpus[*rail]) : std::nullopt;

@@ -309,6 +309,29 @@ TEST(Job, WhatMustBeUniqueIsNamedWhereTwoNodesHaveIt) {
   }
 }
 
+TEST(Job, NodesOfManyPortsAreComparedByAsManyAddressesAsFit) {
+  const auto summary_with = [](const char* host, unsigned last_part) {
+    const auto told = [](std::string text) { return Attribute{Attribute::State::present, std::move(text)}; };
+    NodeFacts node;
+    node.host = host;
+    for (unsigned i = 0; i < 200; ++i) {
+      PortFacts port;
+      port.state = told("4: ACTIVE");
+      DeviceFacts device;
+      device.name = "mlx5_" + std::to_string(i);
+      const std::string part = std::to_string(1000 + i);
+      device.node_guid = told("a088:c203:" + part + ":" + std::to_string(i == 0 ? 1000 : last_part));
+      device.ports = {port};
+      node.devices.push_back(device);
+    }
+    return summarise(node, {}, {.checks = {{"ib.gid", Verdict::pass, "fine", ""}}, .verified = true});
+  };
+  const Report report =
+      verify_job({summary_with("a", 1001), summary_with("b", 1002)}, {}, launch::RdmaPolicy::require);
+  EXPECT_NE(report.find("ib.gid")->evidence.find("a and b have the same address a088:c203:1000:1000"), std::string::npos)
+      << report.find("ib.gid")->evidence;
+}
+
 TEST(Job, ANodeWithoutPortsAmongOthersIsAFailure) {
   NodeSummary empty{"d", false, {{"ib.sysfs", Verdict::skip, "no device", ""}}, {}, {}};
   NodeSummary full = summary_of("a", "0x0018");

@@ -95,7 +95,7 @@ class RdmaDevice {
   /// Registers memory of a GPU, as a source and a target of writes: by its address (peer memory), else by `dmabuf`, if
   /// that is valid.
   [[nodiscard]] VerbsOutcome register_gpu(void* address, std::size_t bytes, int dmabuf);
-  /// That memory, for peers; nullopt if there is none.
+  /// That memory, for peers; nullopt before register_gpu().
   [[nodiscard]] std::optional<RemotePlace> gpu_memory() const noexcept;
 
  private:

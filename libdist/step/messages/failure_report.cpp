@@ -402,7 +402,7 @@ std::string FirstFailure::clause(const FailureReport& cause, const RestOfStep& r
     return concat({"; all ", std::to_string(alike_.size()), " tasks ended this way",
                    is_cancelled(rest) ? ", as after scancel" : ""});
   }
-  if (rest.runs && !rest.kill_on_bad_exit) {
+  if (rest.runs && !rest.kill_on_bad_exit && !have_all_failed()) {
     return concat({outside(cause), "; the others may wait for it: ",
                    rest.has_srun ? "srun --kill-on-bad-exit would end the step" : "scancel would end the step"});
   }

@@ -134,6 +134,8 @@ class FirstFailure {
   [[nodiscard]] const FailureReport* recorded_cause(const RecordedCause& recorded) const;
   [[nodiscard]] bool is_cancelled(const RestOfStep& rest) const;
   [[nodiscard]] bool are_all_alike(const FailureReport& cause) const;
+  /// False, too, where the number of tasks is not known or too large for all reports to be kept.
+  [[nodiscard]] bool have_all_failed() const noexcept { return !alike_.empty() && ends_.size() == alike_.size(); }
   [[nodiscard]] std::string description(const FailureReport& cause, const RestOfStep& rest,
                                         std::string_view last_call) const;
   [[nodiscard]] std::string clause(const FailureReport& cause, const RestOfStep& rest) const;

@@ -232,6 +232,8 @@ TEST(FirstFailure, AdvisesOnlyWhereItHelps) {
   EXPECT_TRUE(sentence({report(2, exited(7))}, {true, false}).ends_with(advice));
   EXPECT_TRUE(sentence({report(2, exited(7))}, {true, true}).ends_with("after the start"));
   EXPECT_TRUE(sentence({report(2, exited(7))}, {false, false}).ends_with("after the start"));
+  const std::vector all{report(0, exited(1)), report(1, exited(2)), report(2, exited(3)), report(3, exited(4))};
+  EXPECT_TRUE(sentence(all, {true, false}).ends_with("after the start")) << "srun has yet to see their ends";
   EXPECT_TRUE(
       sentence({report(2, SIGKILL)}).ends_with("; SIGKILL comes from outside: no memory left, or a cancelled step"));
 }

@@ -62,8 +62,8 @@ std::string first_text_member(const json& object, std::initializer_list<std::str
 /// The message of a finding, and what it describes beside it: healthagent's message is often only "NAME reports
 /// errors".
 std::string message_of(const json& object) {
-  const std::string message = first_text_member(object, {"message", "error", "warnings", "reason", "info"});
-  const std::string more = first_text_member(object, {"description", "details"});
+  std::string message = first_text_member(object, {"message", "error", "warnings", "reason", "info"});
+  std::string more = first_text_member(object, {"description", "details"});
   if (more.empty() || message == more) return message;
   if (message.empty()) return more;
   return concat({message, " (", more, ")"});

@@ -10,7 +10,7 @@ namespace amldist::tools {
 
 class Slurmstepd {
  public:
-  /// The one above this process; none of the functions finds anything if there is none, or /proc hides it.
+  /// Finds the slurmstepd above this process. Without one, or where /proc hides it, has_ended() is always false.
   Slurmstepd();
   [[nodiscard]] bool has_ended() const noexcept;
 
