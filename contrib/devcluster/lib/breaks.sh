@@ -183,6 +183,6 @@ ask_resume() {
     local node
     for node in "$@"; do
         nodes_ready "$node" || enter login env -i PATH="$DAEMON_PATH" SLURM_CONF="$STATE/slurm/slurm.conf" \
-            timeout 10 scontrol update "nodename=$node" state=resume >/dev/null 2>&1 || true
+            timeout 10 scontrol update "nodename=$node" state=resume >/dev/null 2>&1 || true  # refused where the node is up again
     done
 }

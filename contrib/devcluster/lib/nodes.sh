@@ -6,7 +6,7 @@
 node_states() {
     daemon_alive slurmctld || return 0
     enter login env -i PATH="$DAEMON_PATH" SLURM_CONF="$STATE/slurm/slurm.conf" \
-        timeout 10 sinfo -h -N -o '%N %T' 2>/dev/null | sort -u || true
+        timeout 10 sinfo -h -N -o '%N %T' 2>/dev/null | sort -u || true  # slurmctld may not answer yet
 }
 
 # Fills NOT_READY with the nodes (of those named) that cannot run a job.
