@@ -360,6 +360,30 @@ TEST_F(FetchedMessageTest, ASendIsCompleteWhenTheReceiverHasAllOfIt) {
   EXPECT_EQ(got, given);
 }
 
+/// As on a busy machine, where the sender loses its processor between the two.
+TEST_F(FetchedMessageTest, AMessageIsFetchedBeforeThePositionArrives) {
+  exchange(100000, 1);  // the next one is fetched
+  std::vector<std::byte> given = pattern(100000, 2);
+  std::vector<std::byte> got(given.size());
+  std::size_t sending = 0;
+  std::size_t receiving = 0;
+  post(first, Direction::send, second, given, sending);
+  const std::uint64_t before = ring().written;
+  EXPECT_EQ(error_of(first), "none");
+  const std::uint64_t position = ring().written.exchange(before);
+  post(second, Direction::receive, first, got, receiving);
+  EXPECT_EQ(error_of(second), "none");
+  EXPECT_EQ(got, given);
+  std::vector<std::byte> next(1);
+  std::size_t waiting = 0;
+  post(second, Direction::receive, first, next, waiting);
+  EXPECT_EQ(error_of(second), "none") << "the next message is not there";
+  ring().written = position;
+  post(first, Direction::send, second, next, sending);
+  run(first, second);
+  EXPECT_EQ(sending + waiting, 0U);
+}
+
 TEST_F(FetchedMessageTest, ASenderThatGaveUpIsNotBelieved) {
   exchange(100000, 1);
   std::vector<std::byte> given = pattern(100000, 2);

@@ -159,8 +159,9 @@ Result<bool> NodeTransport::take_header(Progress& receive, calls::Watchdog& watc
                            (!start->is_offered || peers_ != nullptr);
   if (!is_expected) return watchdog.differs(receive.message.peer);
   receive.is_offered = start->is_offered;
+  const std::size_t first_part = receive.is_offered ? MessageRing::line : std::min(receive.remaining(), together);
+  if (is_announced) ring.known(begins, first_part);
   if (receive.is_offered) ring.take(std::as_writable_bytes(std::span(&receive.from, 1)));
-  else if (is_announced) ring.known(begins, std::min(receive.remaining(), together));
   if (receive.is_offered) ring.release();
   else if (receive.header() == MessageRing::line) ring.end_line();
   receive.done = receive.header();
