@@ -169,13 +169,14 @@ Result<bool> NodeTransport::take_header(Progress& receive, calls::Watchdog& watc
   return true;
 }
 
-/// A message that the ring holds takes twice as long as this rank takes to copy it out: the sender has copied it in,
-/// most of it before the header was found.
+/// The header comes when the sender has copied the first part; the other parts are copied at both ends at once. A
+/// message that the ring holds may have been copied before this rank looked, so its first part is counted, too.
 void NodeTransport::end_timing(const Progress& receive) {
-  const auto took = Clock::now() - receive.begun;
-  const bool fits = receive.message.bytes <= MessageRing::capacity;
-  neighbours_[receive.neighbour].from.note(receive.message.bytes, receive.is_offered,
-                                           fits && !receive.is_offered ? 2 * took : took);
+  const std::size_t bytes = receive.message.bytes;
+  auto took = Clock::now() - receive.begun;
+  if (bytes <= MessageRing::capacity && !receive.is_offered)
+    took += took * static_cast<long>(std::min(together, bytes)) / static_cast<long>(bytes);
+  neighbours_[receive.neighbour].from.note(bytes, receive.is_offered, took);
 }
 
 /// Receives in a single copy.

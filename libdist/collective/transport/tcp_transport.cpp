@@ -89,8 +89,10 @@ Result<bool> TcpTransport::progress(calls::Watchdog& watchdog) {
   return *sent || *got;
 }
 
+/// One system call for each sleep, however many messages are posted meanwhile.
 void TcpTransport::interrupt() noexcept {
   const std::uint64_t one = 1;
+  if (is_interrupted_.exchange(true)) return;
   static_cast<void>(::write(interrupted_.get(), &one, sizeof one) == 0);
 }
 
@@ -210,6 +212,7 @@ bool TcpTransport::sleep() {
   std::uint64_t interruptions = 0;
   if (came && wanted.front().revents != 0) {
     static_cast<void>(::read(interrupted_.get(), &interruptions, sizeof interruptions) == 0);
+    is_interrupted_.exchange(false);  // after that, so that the next interruption is not lost; this thread is awake
   }
   return true;
 }

@@ -4,6 +4,7 @@
 
 #include <sys/uio.h>
 
+#include <atomic>
 #include <optional>
 #include <span>
 #include <vector>
@@ -68,9 +69,10 @@ class TcpTransport final : public Transport {
   const world::CommWatch& watch_;
   const std::uint64_t id_;
   FileDescriptor interrupted_;
-  std::vector<FileDescriptor> connections_;  // by rank
-  std::vector<std::optional<Codes>> codes_;  // by rank
-  const std::size_t code_bytes_;             // appended to a message
+  std::atomic<bool> is_interrupted_ = false;  ///< the descriptor has been written, and not read
+  std::vector<FileDescriptor> connections_;   // by rank
+  std::vector<std::optional<Codes>> codes_;   // by rank
+  const std::size_t code_bytes_;              // appended to a message
   std::vector<Progress> sends_;
   std::vector<Progress> receives_;
   std::vector<std::uint64_t> busy_;  // by rank: the last pass of advance() in which a message of this pair was served
