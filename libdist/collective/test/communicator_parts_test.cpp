@@ -5,6 +5,7 @@
 #include <string>
 
 #include "collective/communicator/context/refused_calls.hpp"
+#include "collective/communicator/host/pending_messages.hpp"
 #include "collective/communicator/record_place.hpp"
 #include "collective/communicator/split_requests.hpp"
 
@@ -134,6 +135,93 @@ TEST(RefusedCalls, TellTheObserverOfTheFirstOnly) {
   EXPECT_EQ(seen.failed, std::vector<CallObserver::Ticket>{1});
   EXPECT_EQ(seen.why, "rank 3 has ended");
   EXPECT_TRUE(seen.completed.empty());
+}
+
+// ---- messages ----
+/// One message, which arrives when the test says so.
+class OneMessage final : public Transport {
+ public:
+  [[nodiscard]] std::string_view name() const noexcept override { return "test"; }
+  [[nodiscard]] std::size_t part_bytes() const noexcept override { return 64; }
+  [[nodiscard]] bool serves_any_thread() const noexcept override { return true; }
+  [[nodiscard]] Result<void> post(const Message& /*message*/, Direction /*direction*/, std::size_t& left,
+                                  calls::Watchdog& /*watchdog*/) override {
+    ++left;
+    left_ = &left;
+    return {};
+  }
+  [[nodiscard]] Result<bool> progress(calls::Watchdog& /*watchdog*/) override {
+    if (!has_arrived) return false;
+    --*left_;
+    return true;
+  }
+  bool rest(int /*idle*/) override { return true; }
+  [[nodiscard]] int awaited() const noexcept override { return 0; }
+  void give_up() noexcept override {}
+
+  bool has_arrived = false;
+
+ private:
+  std::size_t* left_ = nullptr;
+};
+
+struct PendingMessagesTest : ::testing::Test {
+  static calls::Call numbered(calls::Operation operation, std::uint64_t number) {
+    calls::Call call = call_of(operation);
+    call.sequence = number;
+    return call;
+  }
+
+  world::ControlChannel channel{world::single_process_world("node"), false};
+  CommContext context{channel, std::make_shared<world::CommWatch>(1, std::vector<std::uint32_t>{0}, 0),
+                      milliseconds(1000)};
+  SequenceNumbers numbers{1};
+  Seen seen;
+  RefusedCalls refused{context, numbers, seen};
+  MpiProgress mpi{nullptr, true};
+  TickClock ticks;
+  OneMessage transport;
+  PendingMessages messages{{context, numbers, refused, seen, mpi, ticks}, transport};
+};
+
+TEST_F(PendingMessagesTest, TheLastOneEndsInsideACollectiveThatGoesOn) {
+  const auto request = std::make_shared<Request>(std::vector{call_of(calls::Operation::recv)},
+                                                 [](const Request& /*request*/, ProgressUntil /*until*/) {});
+  messages.submit(request);
+  messages.take_up();
+  context.watch().enter(numbered(calls::Operation::allreduce, 1));
+  transport.has_arrived = true;
+  CallProgress(messages, mpi).drive();  // while the collective waits
+  EXPECT_TRUE(request->is_done());
+  EXPECT_TRUE(context.watch().activity().inside);
+  EXPECT_EQ(context.watch().activity().call.operation, calls::Operation::allreduce);
+  context.watch().leave();
+  EXPECT_FALSE(context.watch().activity().inside);
+}
+
+TEST_F(PendingMessagesTest, TheLastOneIsNotInProgressWhenItHasEnded) {
+  messages.submit(std::make_shared<Request>(std::vector{call_of(calls::Operation::recv)},
+                                            [](const Request& /*request*/, ProgressUntil /*until*/) {}));
+  messages.take_up();
+  messages.back_off(1);
+  EXPECT_TRUE(context.watch().activity().inside);
+  transport.has_arrived = true;
+  EXPECT_TRUE(messages.progress());
+  EXPECT_FALSE(context.watch().activity().inside);
+}
+
+// ---- what the control thread reads ----
+/// The number of the last collective is written after the call itself.
+TEST(CommWatch, ReadsACallThatIsBeingWritten) {
+  world::CommWatch watch(1, {0, 1}, 0);
+  for (const std::uint64_t number : {8U, 9U, 8U}) {
+    calls::Call call = call_of(calls::Operation::allreduce);
+    call.sequence = number;
+    watch.enter(call);
+  }
+  std::vector<std::uint64_t> read;
+  for (const world::PastCall& one : watch.past()) read.push_back(one.call.sequence);
+  EXPECT_EQ(read, (std::vector<std::uint64_t>{8, 9}));
 }
 
 }  // namespace

@@ -58,8 +58,9 @@ std::vector<PastCall> CommWatch::past() const {
     one.call.count = kept.count.load(std::memory_order_acquire);
     if (mark == 0 || kept.mark.load(std::memory_order_relaxed) != mark) continue;  // being written
     one.lists = static_cast<std::uint32_t>(mark);
-    // The lower half of the number, completed: it is one of the last few.
-    one.call.sequence = newest - static_cast<std::uint32_t>(static_cast<std::uint32_t>(newest) - (mark >> 32));
+    // The lower half of the number, completed: it is one of the last few, or the one that is beginning now.
+    const auto behind = static_cast<std::uint32_t>(newest) - static_cast<std::uint32_t>(mark >> 32);
+    one.call.sequence = newest - static_cast<std::uint64_t>(std::int64_t{static_cast<std::int32_t>(behind)});
     out.push_back(one);
   }
   std::ranges::sort(out, {}, [](const PastCall& one) { return one.call.sequence; });

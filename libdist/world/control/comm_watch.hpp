@@ -76,6 +76,10 @@ class CommWatch {
     state_.store(is_message ? in_message : in_collective, std::memory_order_release);
   }
   void leave() noexcept { state_.store(state_.load(std::memory_order_relaxed) & ~inside, std::memory_order_release); }
+  /// The last message has ended. It may have made progress inside a collective, which goes on.
+  void leave_message() noexcept {
+    if (state_.load(std::memory_order_relaxed) == in_message) leave();
+  }
   /// The call in progress waits for this rank.
   void wait_for(int rank) noexcept {
     awaited_.store(std::uint64_t{label_of_call()} << 32 | static_cast<std::uint32_t>(rank), std::memory_order_relaxed);

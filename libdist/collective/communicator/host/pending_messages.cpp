@@ -82,7 +82,7 @@ bool PendingMessages::progress() {
     if (message->left == 0) finish(*message, {});
   }
   std::erase_if(posted_, [](const auto& message) { return message->left == 0; });
-  if (posted_.empty()) owner_.context.watch().leave();
+  if (posted_.empty()) owner_.context.watch().leave_message();
   return true;
 }
 
@@ -110,7 +110,7 @@ void PendingMessages::fail(const Error& error) {
   transport_.give_up();
   owner_.context.give_up(error);
   for (const auto& message : std::exchange(posted_, {})) finish(*message, error);
-  owner_.context.watch().leave();
+  owner_.context.watch().leave_message();
 }
 
 }  // namespace amldist::collective
