@@ -37,8 +37,9 @@ Result<void> StartGate::wait(const step::SrunLink& srun, const std::string& host
   timespec pause = {0, 200'000};
   while (state.load() == State::closed) {
     const pid_t other = asking.load();
-    if (other == 0 || has_ended(other)) {
-      if (asking.exchange(::getpid()) != other) continue;  // one more asks, which does no harm
+    // Its own number: the task that asked has ended, and this one has got its number.
+    if (other == 0 || other == ::getpid() || has_ended(other)) {
+      if (!asking.replace(other, ::getpid())) continue;
       const auto answer = report_node(srun, host, has_srun ? silence_of_srun : silence_of_stand_in, true);
       state.store(answer == step::MessageType::start ? State::open : State::refused);
       if (!answer) return unheard(host, srun);

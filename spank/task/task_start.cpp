@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 
 #include "base/text/text.hpp"
@@ -63,15 +64,23 @@ void raise_locked_memory(EnvironmentPatch& patch, const EnvironmentReader& envir
   static_cast<void>(::setrlimit(RLIMIT_MEMLOCK, &limit));
 }
 
+/// When the step came to this node.
+std::chrono::system_clock::time_point came_at(const NodeStart& node) {
+  const auto ago = std::chrono::steady_clock::now() - node.begin;
+  return std::chrono::system_clock::now() - std::chrono::duration_cast<std::chrono::system_clock::duration>(ago);
+}
+
 /// The stop file and the signal of stop=; what an outer step left goes.
-void set_stop(const NodePlan& plan, std::uint32_t rank, const EnvironmentReader& environment, EnvironmentPatch& patch) {
+void set_stop(const NodeStart& node, std::uint32_t rank, const EnvironmentReader& environment,
+              EnvironmentPatch& patch) {
+  const NodePlan& plan = *node.plan();
   for (const std::string_view name : {launch::variable::stop_file, launch::variable::stop_signal})
     if (environment(name)) patch.unset(name);
   if (!plan.step.spec.stop) return;
   const int signal = plan.step.spec.stop->signal;
   const bool is_first = !plan.ranks.empty() && rank == plan.ranks.front();
   const auto files = step::StopFiles::of_step(plan.step.step_name);
-  const auto begun = files && is_first ? files->begin(signal) : Result<void>();
+  const auto begun = files && is_first ? files->begin(signal, came_at(node)) : Result<void>();
   if (!files || !begun) {
     if (is_first)
       tell_step(concat({"stop: no stop file on this node: ", files ? begun.error().message : files.error().message}));
@@ -89,7 +98,7 @@ Result<void> write_environment(const NodeStart& node, const Handle& handle, std:
   if (auto status = handle.environment_was_read(); !status) return status.error();
   if (!patch) return patch.error();
   set_trace(*node.plan(), handle.environment(), *patch);
-  set_stop(*node.plan(), rank, handle.environment(), *patch);
+  set_stop(node, rank, handle.environment(), *patch);
   patch->unset(step::launch_record_variable);
   if (handle.variable(step::end_record_variable)) patch->unset(step::end_record_variable);
   if (node.plan()->requires_secret) patch->set(launch::variable::secret, "require");

@@ -40,6 +40,10 @@ class SharedAtomic {
   }
   /// Stores a value and returns the previous one.
   [[nodiscard]] T exchange(T value) const noexcept { return value_ != nullptr ? value_->exchange(value) : T{}; }
+  /// Stores a value if the present one is `expected`; returns whether it was. Always true without memory.
+  [[nodiscard]] bool replace(T expected, T value) const noexcept {
+    return value_ == nullptr || value_->compare_exchange_strong(expected, value);
+  }
 
   /// Adds to a number and returns the previous one.
   [[nodiscard]] T add(T number) const noexcept { return value_ != nullptr ? value_->fetch_add(number) : T{}; }

@@ -1,6 +1,7 @@
 #include "step/messages/stop_files.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,6 +25,13 @@ Result<void> write_new(const std::string& path, std::string_view content) {
   return Error{Errc::unavailable, concat({path, ": ", std::strerror(errno)})};
 }
 
+bool is_since(const std::string& path, std::chrono::system_clock::time_point time) {
+  using std::chrono::nanoseconds;
+  struct stat status = {};
+  if (::lstat(path.c_str(), &status) != 0) return false;
+  return std::chrono::seconds(status.st_mtim.tv_sec) + nanoseconds(status.st_mtim.tv_nsec) >= time.time_since_epoch();
+}
+
 }  // namespace
 
 Result<StopFiles> StopFiles::of_step(std::string_view step) {
@@ -32,8 +40,8 @@ Result<StopFiles> StopFiles::of_step(std::string_view step) {
   return StopFiles{concat({*folder, "/stop-", step}), concat({*folder, "/may-stop-", step})};
 }
 
-Result<void> StopFiles::begin(int signal) const {
-  static_cast<void>(::unlink(stop.c_str()));
+Result<void> StopFiles::begin(int signal, std::chrono::system_clock::time_point came) const {
+  if (!is_since(stop, came)) static_cast<void>(::unlink(stop.c_str()));
   return write_new(may_stop, std::to_string(signal));
 }
 

@@ -7,6 +7,7 @@
 // needs the user's rights: root never does it.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,8 +23,9 @@ struct StopFiles {
   /// Of this process's user. `step`: "42.0". Makes the folder. Errors: unavailable, with the reason.
   [[nodiscard]] static Result<StopFiles> of_step(std::string_view step);
 
-  /// Before the step's tasks: writes may_stop, and removes what a step of the same number left.
-  [[nodiscard]] Result<void> begin(int signal) const;
+  /// Before the step's tasks: writes may_stop, and removes what a step of the same number left before this one came to
+  /// the node. The stop of this step may be raised already: what comes before its tasks takes a while.
+  [[nodiscard]] Result<void> begin(int signal, std::chrono::system_clock::time_point came) const;
   /// Makes the stop file; no error if it is there. Errors: unavailable.
   [[nodiscard]] Result<void> raise() const;
   /// The signal of the key stop=, or 0; nullopt: no such step runs here.

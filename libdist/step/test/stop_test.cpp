@@ -70,7 +70,8 @@ TEST(StopFiles, AppearAndGo) {
   ASSERT_TRUE(files) << files.error().message;
   EXPECT_FALSE(files->signal()) << "no such step runs";
   ASSERT_TRUE(files->raise());
-  ASSERT_TRUE(files->begin(SIGUSR1));
+  const auto later = std::chrono::system_clock::now() + std::chrono::seconds(1);
+  ASSERT_TRUE(files->begin(SIGUSR1, later));
   EXPECT_EQ(files->signal(), SIGUSR1);
   EXPECT_NE(::access(files->stop.c_str(), F_OK), 0) << "an older step's must go";
   ASSERT_TRUE(files->raise());
@@ -81,6 +82,17 @@ TEST(StopFiles, AppearAndGo) {
   files->remove();
   EXPECT_NE(::access(files->stop.c_str(), F_OK), 0);
   EXPECT_FALSE(files->signal());
+}
+
+/// As by a step that begins within the last seconds before its stop, and verifies its fabric first.
+TEST(StopFiles, StayWhenTheyAppearBeforeTheFirstTask) {
+  const auto files = StopFiles::of_step("987654321.2");
+  ASSERT_TRUE(files);
+  const auto before = std::chrono::system_clock::now() - std::chrono::seconds(1);
+  ASSERT_TRUE(files->raise());
+  ASSERT_TRUE(files->begin(0, before));
+  EXPECT_EQ(::access(files->stop.c_str(), F_OK), 0) << "the ranks would not be asked to stop";
+  files->remove();
 }
 
 TEST(StopFiles, FollowNoLink) {
