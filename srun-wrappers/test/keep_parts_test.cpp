@@ -1,8 +1,14 @@
 // The parts of `aml-dist keep` that read texts: srun's line, scontrol's answers, reports of nodes, the job's state.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <thread>
 
 #include "aml_dist/common/locked_folder.hpp"
 #include "aml_dist/keep/job_state.hpp"
@@ -256,6 +262,40 @@ TEST(LockedFolder, GoesWithItsProcess) {
   EXPECT_FALSE(std::filesystem::exists(place + "keep-1") || std::filesystem::exists(place + "keep-2"));
   EXPECT_TRUE(std::filesystem::exists(place + "other-dead"));
   EXPECT_EQ(tools::LockedFolder::make("/proc/keep-1", "keep-").error().code, Errc::unavailable);
+}
+
+/// As the nodes of a Ray step do that begin at the same moment on one file system: another one sweeps this one's folder
+/// before it is locked, and makes it again for itself.
+TEST(LockedFolder, LeavesTheFolderThatAnotherProcessHasMadeMeanwhile) {
+  const testing::ScratchFolder scratch;
+  const std::string path = scratch.path() + "/keep-1";
+  const auto make_folder = [&] {
+    std::filesystem::create_directory(path);
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    return FileDescriptor(::open((path + "/lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+  };
+  FileDescriptor swept = make_folder();
+  ASSERT_EQ(::flock(swept.get(), LOCK_EX), 0);
+  struct stat facts = {};
+  ASSERT_EQ(::fstat(swept.get(), &facts), 0);
+  auto made = std::async(std::launch::async, [&] { return tools::LockedFolder::make(path, "other-"); });
+  const auto waits_for_lock = [&] {
+    std::ifstream locks("/proc/locks");
+    for (std::string line; std::getline(locks, line);) {
+      if (line.find("->") != std::string::npos && line.find(":" + std::to_string(facts.st_ino) + " ") != std::string::npos)
+        return true;
+    }
+    return false;
+  };
+  for (int i = 0; i < 500 && !waits_for_lock(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  std::filesystem::remove_all(path);
+  const FileDescriptor other = make_folder();
+  ASSERT_EQ(::flock(other.get(), LOCK_SH), 0);
+  std::ofstream(path + "/socket") << "in use";
+  swept = FileDescriptor();
+  const auto folder = made.get();
+  ASSERT_TRUE(folder);
+  EXPECT_TRUE(std::filesystem::exists(path + "/socket"));
 }
 
 TEST(SlurmView, ReadsWhenAJobEnds) {

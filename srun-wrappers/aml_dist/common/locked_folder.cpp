@@ -54,8 +54,7 @@ Result<LockedFolder> LockedFolder::make(const std::string& path, std::string_vie
   remove_stale(std::filesystem::path(path).parent_path().string(), prefix);
   for (int attempt = 0; attempt < attempts; ++attempt) {
     if (::mkdir(path.c_str(), 0700) != 0 && (errno != EEXIST || !is_ours(path))) return impossible(path);
-    LockedFolder folder;
-    folder.path_ = path;
+    LockedFolder folder;  // without its path until it is ours: what is there now may be another process's
     folder.lock_ = FileDescriptor(::open(lock_of(path).c_str(), O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!folder.lock_ && errno == ENOENT) continue;
     if (!folder.lock_ || ::flock(folder.lock_.get(), LOCK_SH) != 0) return impossible(path);
@@ -63,7 +62,9 @@ Result<LockedFolder> LockedFolder::make(const std::string& path, std::string_vie
     struct stat named = {};
     const bool same = ::fstat(folder.lock_.get(), &held) == 0 && ::stat(lock_of(path).c_str(), &named) == 0 &&
                       held.st_ino == named.st_ino;
-    if (same) return folder;
+    if (!same) continue;
+    folder.path_ = path;
+    return folder;
   }
   return impossible(path);
 }
@@ -75,7 +76,7 @@ void LockedFolder::keep() {
 
 LockedFolder::~LockedFolder() {
   // Where nodes share the file system, the last one removes it.
-  if (lock_ && ::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) remove_all(path_);
+  if (lock_ && !path_.empty() && ::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) remove_all(path_);
 }
 
 }  // namespace amldist::tools
