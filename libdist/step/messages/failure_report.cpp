@@ -200,7 +200,12 @@ void FirstFailure::take(const FailureReport& report) {
     first_ = report;
     alike_.assign(alike_.size(), false);
     alike_count_ = 0;
+    for (const auto& [rank, end] : ends_) count_if_alike(end);  // reports come in any order
   }
+  count_if_alike(report);
+}
+
+void FirstFailure::count_if_alike(const FailureReport& report) {
   const bool counts = report.wait_status == first_->wait_status && !alike_.empty();
   if (!counts || alike_[report.rank]) return;
   alike_[report.rank] = true;

@@ -128,6 +128,7 @@ class FirstFailure {
  private:
   void take_unfinished(const FailureReport& report);
   void note_memory(const FailureReport& report);
+  void count_if_alike(const FailureReport& report);
   [[nodiscard]] bool is_earlier_cause(const FailureReport& report) const;
   [[nodiscard]] bool has_unfinished_cause() const;
   [[nodiscard]] bool may_be_consequence() const;

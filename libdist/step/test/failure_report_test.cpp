@@ -250,6 +250,22 @@ TEST(FirstFailure, SaysWhenAllTasksEndedAlike) {
   EXPECT_TRUE(sentence(one_less).ends_with("after the start")) << "two datagrams from one rank count once";
 }
 
+/// "scancel --signal=KILL": a task whose call was broken before it was killed, too, may be reported first.
+TEST(FirstFailure, OfTasksThatEndAlikeDoesNotDependOnTheOrderOfReports) {
+  FailureReport broken = report(0);
+  broken.last_call = "in allreduce #6 (1048576 float32, 4 MiB) broken by another rank";
+  const std::vector<FailureReport> late = {report(1), broken, report(2), report(3)};
+  const std::vector<FailureReport> early = {broken, report(1), report(2), report(3)};
+  for (const auto& reports : {late, early}) {
+    FirstFailure failure(4);
+    for (const FailureReport& each : reports) failure.take(each);
+    const EndRecord record = failure.record({});
+    EXPECT_EQ(record.cause, EndRecord::Cause::cancelled);
+    EXPECT_EQ(record.rank, 1U);
+    EXPECT_TRUE(record.evidence.ends_with("; all 4 tasks ended this way, as after scancel")) << record.evidence;
+  }
+}
+
 TEST(FirstFailure, RanksBeyondTheStepAreNotOurs) {
   EXPECT_EQ(sentence({report(99, exited(1))}, {}, 2), "");
   EXPECT_EQ(sentence({report(99, exited(1))}, {}, 0),
