@@ -282,7 +282,8 @@ TEST(LockedFolder, LeavesTheFolderThatAnotherProcessHasMadeMeanwhile) {
   const auto waits_for_lock = [&] {
     std::ifstream locks("/proc/locks");
     for (std::string line; std::getline(locks, line);) {
-      if (line.find("->") != std::string::npos && line.find(":" + std::to_string(facts.st_ino) + " ") != std::string::npos)
+      if (line.find("->") != std::string::npos &&
+          line.find(":" + std::to_string(facts.st_ino) + " ") != std::string::npos)
         return true;
     }
     return false;
