@@ -45,6 +45,7 @@ struct JudgedPort {
 struct UnusedPort {
   PortName name;
   std::string why;
+  bool may_be_sick = false;  ///< it is waiting for the other end of a cable, and nobody has said that it may
 };
 
 /// The ports that are judged, and those that are not although they could be taken for part of the fabric.
@@ -57,7 +58,7 @@ struct PortChoice {
 /// SKU's hca=, else the InfiniBand ports, else, if InfiniBand is not expected, the Ethernet ports. Left out are
 /// functions of Azure's Accelerated Networking, devices for which NCCL has no verbs (EFA, iWARP), and unused ports: the
 /// second port of a card with one cable, a port that is switched off, an idle virtual function, an Ethernet port
-/// without an address. A SKU's devices= keeps ports in that would otherwise be too few. A port with an unreadable link
+/// without an address, a card of another chip than most that has no link or half their rate. A SKU's devices= keeps ports in that would otherwise be too few. A port with an unreadable link
 /// layer is judged.
 [[nodiscard]] PortChoice choose_ports(const NodeFacts& node, const CheckRequest& request);
 [[nodiscard]] std::vector<JudgedPort> judged_ports(const NodeFacts& node, const CheckRequest& request);

@@ -194,7 +194,16 @@ bool is_fabric_told(const CheckRequest& request) {
 void find_idle_ports(const NodeFacts& node, const CheckRequest& request, std::vector<Difference>& out) {
   constexpr std::ptrdiff_t fewest_siblings = 3;
   if (is_fabric_told(request)) return;
-  const auto judged = judged_ports(node, request);
+  const PortChoice choice = choose_ports(node, request);
+  const auto& judged = choice.judged;
+  constexpr std::string_view remedy =
+      "if it belongs to the fabric, see its cable, its link type (mlxconfig) and its interface; else name "
+      "the ports that do: hca= in /etc/aml-dist/skus.conf";
+  for (const UnusedPort& each : choice.unused) {
+    if (!each.may_be_sick) continue;
+    out.push_back({"ib.state",
+                   {Verdict::warn, concat({each.name.to_string(), " is not used: ", each.why}), std::string(remedy)}});
+  }
   const auto shown_link = [](const PortFacts& port) {
     return concat({port.link_layer.shown(), ", ", port.state.shown()});
   };
@@ -217,8 +226,7 @@ void find_idle_ports(const NodeFacts& node, const CheckRequest& request, std::ve
            {Verdict::warn,
             concat({own.name().to_string(), " is not used: ", shown_link(port), "; ", first.name().to_string(),
                     rest_of(static_cast<std::size_t>(siblings) - 1), ": ", shown_link(*first.port)}),
-            "if it belongs to the fabric, see its cable, its link type (mlxconfig) and its interface; else name "
-            "the ports that do: hca= in /etc/aml-dist/skus.conf"}});
+            std::string(remedy)}});
     }
   }
 }
