@@ -125,6 +125,18 @@ struct SiblingPorts {
         cards->second, [&](const auto& card) { return card.first == own || card.second.contains(place_of(each)); });
   }
 
+  /// Whether a port has no link although its own card has another, and all other cards of its model have this one, too,
+  /// and more of them: of two cards that proves nothing, but is worth a word.
+  [[nodiscard]] bool is_unlike_other_cards(const JudgedPort& each) const {
+    const std::string own = card_of(*each.device);
+    const auto cards = active_places.find(model_of(*each.device));
+    if (cards == active_places.end() || !cards->second.contains(own) || cards->second.size() < 2) return false;
+    const std::size_t own_links = cards->second.at(own).size();
+    return std::ranges::all_of(cards->second, [&](const auto& card) {
+      return card.first == own || (card.second.contains(place_of(each)) && card.second.size() > own_links);
+    });
+  }
+
   /// Whether this place is without a link on all cards of the model, each of which has another in use: machines are
   /// sold and cabled so. Of a single card with two ports that is all there is to know.
   [[nodiscard]] bool is_idle_everywhere(const JudgedPort& each) const {
@@ -135,6 +147,7 @@ struct SiblingPorts {
 };
 
 constexpr std::string_view idle_chip = "no card of its chip has a link";
+constexpr std::string_view unlike_others = "another port of its card is cabled; the other cards have a link here, too";
 
 /// The result for a node whose Ethernet could do RoCE although no setting says that it should: no port has an address
 /// of its own, as under a virtual switch or a bridge. If RoCE is required, that is a fault.
@@ -158,6 +171,7 @@ std::optional<std::string> reason_unused(const NodeFacts& node, const JudgedPort
     const bool disabled =
         port.phys_state.present() && parse_physical_state(port.phys_state.text) == PhysicalState::disabled;
     const bool is_card_used = siblings.active_cards.contains(card_of(*each.device));
+    if (is_card_used && siblings.is_unlike_other_cards(each)) return std::string(unlike_others);
     if (is_card_used && (!routable || siblings.is_idle_everywhere(each))) return "another port of its card is cabled";
     if (disabled && !routable) return "it is switched off";
     if (siblings.is_of_idle_chip(each)) return std::string(idle_chip);
@@ -236,7 +250,7 @@ void set_unused_apart(const NodeFacts& node, const CheckRequest& request, bool i
   for (const JudgedPort& each : all) {
     std::optional<std::string> why = is_unknown(each) ? std::nullopt : reason_unused(node, each, siblings, request);
     if (!why && slower.contains(each.device)) why = "a slower card of another model";
-    if (why) choice.unused.push_back({each.name(), *why, *why == idle_chip});
+    if (why) choice.unused.push_back({each.name(), *why, *why == idle_chip || *why == unlike_others});
     else choice.judged.push_back(each);
   }
   const std::size_t expected = request.sku ? request.sku->devices.value_or(0) : 0;
@@ -254,11 +268,17 @@ bool names_exactly(const NcclSelection& selection, const JudgedPort& each) {
   });
 }
 
+/// What the user meant: to NCCL a blank is part of the name (see ib.env).
+std::string without_blanks(std::string text) {
+  std::erase(text, ' ');
+  return text;
+}
+
 /// The user's or the SKU's selection, if it leaves anything.
 std::optional<NcclSelection> selection_of(const std::vector<JudgedPort>& ports, const CheckRequest& request) {
   const auto requested = request.environment("NCCL_IB_HCA");
   if (requested && !requested->empty()) {
-    auto own = NcclSelection::parse(*requested);
+    auto own = NcclSelection::parse(without_blanks(*requested));
     if (!selected(ports, own).empty()) return own;
   }
   if (request.sku && !request.sku->hca.empty()) return NcclSelection::parse(request.sku->hca);

@@ -204,16 +204,20 @@ void find_idle_ports(const NodeFacts& node, const CheckRequest& request, std::ve
     out.push_back({"ib.state",
                    {Verdict::warn, concat({each.name.to_string(), " is not used: ", each.why}), std::string(remedy)}});
   }
+  const bool has_physical =
+      std::ranges::any_of(judged, [](const JudgedPort& each) { return !is_virtual_function(*each.device); });
   const auto shown_link = [](const PortFacts& port) {
     return concat({port.link_layer.shown(), ", ", port.state.shown()});
   };
   for (const DeviceFacts& device : node.devices) {
-    if (role_of(node, device) != DeviceRole::fabric || is_virtual_function(device) || is_enslaved(node, device))
-      continue;
+    const bool may_idle = is_virtual_function(device) && has_physical;
+    if (role_of(node, device) != DeviceRole::fabric || may_idle || is_enslaved(node, device)) continue;
     for (const PortFacts& port : device.ports) {
       const JudgedPort own{&device, &port};
       const bool is_addressed = port.layer() == LinkLayer::ethernet && has_routable_gid(port);
-      if (is_addressed || std::ranges::find(judged, &port, &JudgedPort::port) != judged.end()) continue;
+      const auto is_said = [&own](const UnusedPort& each) { return each.may_be_sick && each.name == own.name(); };
+      if (is_addressed || std::ranges::any_of(choice.unused, is_said)) continue;
+      if (std::ranges::find(judged, &port, &JudgedPort::port) != judged.end()) continue;
       const auto is_sibling = [&own](const JudgedPort& each) {
         return each.port->is_active() && model_of(*each.device) == model_of(*own.device) &&
                place_of(each) == place_of(own);
@@ -262,7 +266,7 @@ void find_duplicates(const NodeFacts& node, const CheckRequest& request, std::ve
   Unique guids("ib.gid", "GUID", "give each card or virtual function a GUID of its own");
   Unique gids("ib.gid", "GID", "give each port an address of its own");
   Unique addresses("ib.netdev", "hardware address", "give each interface an address of its own (ip link set address)");
-  for (const JudgedPort& each : active_ports(node, request)) {
+  for (const JudgedPort& each : judged_ports(node, request)) {
     const PortFacts& port = *each.port;
     const bool is_infiniband = port.layer() == LinkLayer::infiniband;
     const Verdict severity = is_infiniband ? Verdict::fail : Verdict::warn;
@@ -271,7 +275,7 @@ void find_duplicates(const NodeFacts& node, const CheckRequest& request, std::ve
     if (has_guid) guids.add(guid, each, severity, out);
     // Two subnets of the default prefix cannot be told apart, and may give out the same numbers.
     const std::string subnet = subnet_of(port);
-    if (is_infiniband && port.lid.present() && parse_hex16(port.lid.text).value_or(0) != 0)
+    if (is_infiniband && port.is_active() && port.lid.present() && parse_hex16(port.lid.text).value_or(0) != 0)
       lids.add(concat({shown(port.lid), " (subnet ", subnet, ", SM LID ", shown(port.sm_lid), ")"}), each,
                subnet == default_subnet ? Verdict::warn : Verdict::fail, out);
     if (is_enslaved(node, *each.device)) continue;
