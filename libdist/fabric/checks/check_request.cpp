@@ -126,7 +126,7 @@ struct SiblingPorts {
   }
 
   /// Whether a port has no link although its own card has another, and all other cards of its model have this one, too,
-  /// and more of them: of two cards that proves nothing, but is worth a word.
+  /// and more of them. Two cards with one cable each, in different places, are no such case (Summit's nodes).
   [[nodiscard]] bool is_unlike_other_cards(const JudgedPort& each) const {
     const std::string own = card_of(*each.device);
     const auto cards = active_places.find(model_of(*each.device));
@@ -171,8 +171,11 @@ std::optional<std::string> reason_unused(const NodeFacts& node, const JudgedPort
     const bool disabled =
         port.phys_state.present() && parse_physical_state(port.phys_state.text) == PhysicalState::disabled;
     const bool is_card_used = siblings.active_cards.contains(card_of(*each.device));
-    if (is_card_used && siblings.is_unlike_other_cards(each)) return std::string(unlike_others);
-    if (is_card_used && (!routable || siblings.is_idle_everywhere(each))) return "another port of its card is cabled";
+    if (is_card_used && (!routable || siblings.is_idle_everywhere(each))) {
+      if (!siblings.is_unlike_other_cards(each)) return "another port of its card is cabled";
+      if (disabled || request.policy != launch::RdmaPolicy::require) return std::string(unlike_others);
+      return std::nullopt;
+    }
     if (disabled && !routable) return "it is switched off";
     if (siblings.is_of_idle_chip(each)) return std::string(idle_chip);
     if (is_virtual_function(*each.device) && siblings.any_physical_active) return "an idle virtual function";

@@ -219,12 +219,12 @@ void find_idle_ports(const NodeFacts& node, const CheckRequest& request, std::ve
       if (is_addressed || std::ranges::any_of(choice.unused, is_said)) continue;
       if (std::ranges::find(judged, &port, &JudgedPort::port) != judged.end()) continue;
       const auto is_sibling = [&own](const JudgedPort& each) {
-        return each.port->is_active() && model_of(*each.device) == model_of(*own.device) &&
-               place_of(each) == place_of(own);
+        return model_of(*each.device) == model_of(*own.device) && place_of(each) == place_of(own);
       };
+      const auto is_used = [&](const JudgedPort& each) { return each.port->is_active() && is_sibling(each); };
       const auto siblings = std::ranges::count_if(judged, is_sibling);
-      if (siblings < fewest_siblings) continue;
-      const JudgedPort& first = *std::ranges::find_if(judged, is_sibling);
+      if (siblings < fewest_siblings || std::ranges::none_of(judged, is_used)) continue;
+      const JudgedPort& first = *std::ranges::find_if(judged, is_used);
       out.push_back(
           {"ib.state",
            {Verdict::warn,
