@@ -61,8 +61,8 @@ bool has_address(const PortFacts& port) { return port.layer() == LinkLayer::ethe
 
 /// Whether its only addresses are of 169.254.0.0/16.
 bool has_own_address(const PortFacts& port) {
-  const bool is_own = std::ranges::any_of(
-      port.gids, [](const GidEntry& entry) { return entry.value.is_ipv4_link_local(); });
+  const bool is_own =
+      std::ranges::any_of(port.gids, [](const GidEntry& entry) { return entry.value.is_ipv4_link_local(); });
   return port.layer() == LinkLayer::ethernet && is_own && !has_routable_gid(port);
 }
 
@@ -72,15 +72,18 @@ std::string chip_of(const DeviceFacts& device) {
                                    : concat({device.pci.vendor.text, ":", device.pci.device.text});
 }
 
+/// Whether there is something at the other end of the cable: also a port that is not yet active, or whose state is odd.
+bool has_link(const PortFacts& port) { return port.state.present() && parse_state(port.state.text) != PortState::down; }
+
 /// Cards that are in use, by chip.
 using CardsOfChip = std::map<std::string, std::set<std::string>>;
 
 /// What the ports of a node have in common; used for judging each of them.
 struct SiblingPorts {
   CardsOfChip active_chips;
-  std::set<std::string> active_cards;
+  std::set<std::string> linked_cards;
   std::set<std::string> routable_models;
-  std::map<std::string, std::map<std::string, std::set<std::string>>> active_places;  ///< by model and card
+  std::map<std::string, std::map<std::string, std::set<std::string>>> linked_places;  ///< by model and card
   bool any_active = false;
   bool any_physical_active = false;
   bool any_routable = false;
@@ -95,12 +98,14 @@ struct SiblingPorts {
         any_routable = true;
         routable_models.insert(model_of(*each.device));
       }
-      if (!each.port->is_active()) continue;
-      any_active = true;
-      any_physical_active = any_physical_active || !is_virtual_function(*each.device);
-      active_cards.insert(card_of(*each.device));
-      active_chips[chip_of(*each.device)].insert(card_of(*each.device));
-      active_places[model_of(*each.device)][card_of(*each.device)].insert(place_of(each));
+      if (each.port->is_active()) {
+        any_active = true;
+        any_physical_active = any_physical_active || !is_virtual_function(*each.device);
+        active_chips[chip_of(*each.device)].insert(card_of(*each.device));
+      }
+      if (!has_link(*each.port)) continue;
+      linked_cards.insert(card_of(*each.device));
+      linked_places[model_of(*each.device)][card_of(*each.device)].insert(place_of(each));
     }
   }
 
@@ -119,8 +124,8 @@ struct SiblingPorts {
   /// Whether a port is cabled on all other cards of its model, two at least, and its own card is in use.
   [[nodiscard]] bool is_cabled_elsewhere(const JudgedPort& each) const {
     const std::string own = card_of(*each.device);
-    const auto cards = active_places.find(model_of(*each.device));
-    if (cards == active_places.end() || !cards->second.contains(own) || cards->second.size() < 3) return false;
+    const auto cards = linked_places.find(model_of(*each.device));
+    if (cards == linked_places.end() || !cards->second.contains(own) || cards->second.size() < 3) return false;
     return std::ranges::all_of(
         cards->second, [&](const auto& card) { return card.first == own || card.second.contains(place_of(each)); });
   }
@@ -129,8 +134,8 @@ struct SiblingPorts {
   /// and more of them. Two cards with one cable each, in different places, are no such case (Summit's nodes).
   [[nodiscard]] bool is_unlike_other_cards(const JudgedPort& each) const {
     const std::string own = card_of(*each.device);
-    const auto cards = active_places.find(model_of(*each.device));
-    if (cards == active_places.end() || !cards->second.contains(own) || cards->second.size() < 2) return false;
+    const auto cards = linked_places.find(model_of(*each.device));
+    if (cards == linked_places.end() || !cards->second.contains(own) || cards->second.size() < 2) return false;
     const std::size_t own_links = cards->second.at(own).size();
     return std::ranges::all_of(cards->second, [&](const auto& card) {
       return card.first == own || (card.second.contains(place_of(each)) && card.second.size() > own_links);
@@ -140,8 +145,8 @@ struct SiblingPorts {
   /// Whether this place is without a link on all cards of the model, each of which has another in use: machines are
   /// sold and cabled so. Of a single card with two ports that is all there is to know.
   [[nodiscard]] bool is_idle_everywhere(const JudgedPort& each) const {
-    const auto cards = active_places.find(model_of(*each.device));
-    return cards != active_places.end() && cards->second.contains(card_of(*each.device)) &&
+    const auto cards = linked_places.find(model_of(*each.device));
+    return cards != linked_places.end() && cards->second.contains(card_of(*each.device)) &&
            std::ranges::none_of(cards->second, [&](const auto& card) { return card.second.contains(place_of(each)); });
   }
 };
@@ -170,7 +175,7 @@ std::optional<std::string> reason_unused(const NodeFacts& node, const JudgedPort
   if (down && siblings.any_active) {
     const bool disabled =
         port.phys_state.present() && parse_physical_state(port.phys_state.text) == PhysicalState::disabled;
-    const bool is_card_used = siblings.active_cards.contains(card_of(*each.device));
+    const bool is_card_used = siblings.linked_cards.contains(card_of(*each.device));
     if (is_card_used && (!routable || siblings.is_idle_everywhere(each))) {
       if (!siblings.is_unlike_other_cards(each)) return "another port of its card is cabled";
       if (disabled || request.policy != launch::RdmaPolicy::require) return std::string(unlike_others);

@@ -79,9 +79,8 @@ PacketLoss find_packet_loss(const std::vector<JudgedPort>& ports, const CounterH
     out.findings.push_back({Verdict::warn, concat({each.name().to_string(), " ", name, " ", how_many}),
                             concat({"packets are lost or delayed: ", remedy})});
   };
-  const std::string_view remedy = is_lossless
-                                      ? "check the cable, and the route to the nodes that it talks to"
-                                      : "check priority flow control and ECN on this port and its switch";
+  const std::string_view remedy = is_lossless ? "check the cable, and the route to the nodes that it talks to"
+                                              : "check priority flow control and ECN on this port and its switch";
   for (const JudgedPort& each : ports) {
     for (const LossLimit& limit : limits) {
       const auto value = counter_value(*each.port, limit.name);

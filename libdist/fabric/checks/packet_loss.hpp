@@ -13,8 +13,9 @@ struct PacketLoss {
 };
 
 /// Compares each port's counters with the baseline and with those of the other ports. Only what three quarters of the
-/// others do not have is named: a job that uses some of the ports is no fault. `is_lossless`: InfiniBand, where adaptive
-/// routing changes the order of packets, so that against the baseline only what was given up or timed out counts.
+/// others do not have is named: a job that uses some of the ports is no fault. `is_lossless`: InfiniBand, where
+/// adaptive routing changes the order of packets, so that against the baseline only what was given up or timed out
+/// counts.
 [[nodiscard]] PacketLoss find_packet_loss(const std::vector<JudgedPort>& ports, const CounterHistory& history,
                                           bool is_lossless);
 

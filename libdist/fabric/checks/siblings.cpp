@@ -147,7 +147,11 @@ void compare(const std::vector<Member>& members, const SharedAttribute& attribut
   }
   if (names.size() < 2) return;
   const auto most = std::ranges::max_element(names, {}, [](const auto& each) { return each.second.size(); });
-  const bool is_majority = 2 * most->second.size() > told && most->second.size() >= 2;
+  // Half are enough where the others do not agree among themselves: two faults are no party.
+  const std::size_t agreeing = most->second.size();
+  const bool are_others_split = std::ranges::all_of(
+      names, [&](const auto& each) { return each.first == most->first || 2 * each.second.size() <= agreeing; });
+  const bool is_majority = agreeing >= 2 && (2 * agreeing > told || (2 * agreeing == told && are_others_split));
   for (const auto& [value, own] : names) {
     if (value == most->first) continue;
     out.push_back({std::string(attribute.check),
