@@ -218,6 +218,9 @@ def are_unrelated(shape: Shape, one: str, other: str) -> bool:
         return False
     if {one, other} <= OF_ADDRESSES:
         return False
+    cards = {device.pci[:-2] for device in fabric_of(shape)}
+    if {one, other} <= {"disabled", "cable out"} and len(cards) < 3:
+        return False  # two cards, one cable each: machines are sold so
     few = len(fabric_of(shape)) < 4
     return not few or not ({one, other} & UNUSABLE and {one, other} & COMPARED) and not {one, other} <= COMPARED
 

@@ -36,7 +36,6 @@ echo "$SLURM_JOB_ID" >>FOLDER/epilog.ran
 SETTINGS = """
 AML_DIST=TOOL
 AML_DIST_BASELINE=FOLDER/counters.$SLURMD_NODENAME AML_DIST_STRIKES=2 AML_DIST_PAUSE=0 AML_DIST_DRAIN=yes
-skus[main]=HB120rs_v3
 export AMLDIST_NVML=NVML
 [[ ! -e FOLDER/gpu.$SLURMD_NODENAME ]] || export FAKE_NVML_ECC=3:5
 """
@@ -60,7 +59,7 @@ def site():
     for each in (files, slurm / "prolog.d", slurm / "epilog.d"):
         each.mkdir(parents=True)
     for name in ("prolog", "epilog", "health"):
-        (files / f"{name}.conf").write_text(filled(SETTINGS))
+        (files / f"{name}.conf").write_text(filled(SETTINGS) + ("skus[main]=HB120rs_v3\n" if name == "prolog" else ""))
     environment = {"PATH": "/usr/bin:/bin", "HOSTNAME": "node1", "CYCLECLOUD_SPEC_PATH": str(folder / "spec"), "AML_DIST_SAMPLES": str(HEALTH),
                    "AML_DIST_SLURM_CONF": str(slurm), "AML_DIST_SETTINGS": str(folder / "etc"), "AML_DIST_UNITS": str(folder / "units")}
     for _ in range(2):
