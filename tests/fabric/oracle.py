@@ -155,7 +155,9 @@ def refused(shape: shapes.Shape) -> str:
         return "no fabric"
     present = {f"{device.name}:{port.number}": (device, port) for device in shape.node.devices for port in device.ports}
     layers = {text_of(present[name][1].link_layer) for name in shape.fabric if name in present}
-    layer = InfiniBand if InfiniBand in layers else Ethernet
+    told = re.search(r"fabric=(\w+)", shape.table or "")  # what the owner says counts where the only port is in another mode
+    is_infiniband = told.group(1) == "infiniband" if told else InfiniBand in layers or (shape.sku or "").startswith("Standard_")
+    layer = InfiniBand if is_infiniband else Ethernet
     selection = shape.env.get("NCCL_IB_HCA", "")
     wanted = [name for name in shape.fabric if not selection or nccl_takes(selection, name.rpartition(":")[0], int(name[-1]))]
     for name in shape.fabric:

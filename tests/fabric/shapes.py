@@ -296,7 +296,7 @@ def listed_shapes() -> list[Shape]:
               ports(*(f"mlx5_{index}" for index in range(2, 10))), 400),
         Shape("H20, RoCE over 4 bonds", deepep + "150", bonds, ports(*(f"mlx5_bond_{index}" for index in range(4))), 200),
         Shape("H20, RoCE, management at another rate", deepep + "17", bf3,
-              ports(*(f"mlx5_{index}" for index in range(9))), 200),
+              ports(*(f"mlx5_{index}" for index in range(1, 9))), 400),  # mlx5_0 is eth0, which NCCL would take, too
         Shape("GB10, two functions cabled of four", "github.com/geerlingguy/sbc-reviews/issues/92", gb10,
               ports("roceP2p1s0f0", "rocep1s0f0"), 200),
         Shape("two HDR cards, one switched off", "github.com/NVIDIA/nccl-tests/issues/128", nccl128, ["mlx5_0:1"], 200),

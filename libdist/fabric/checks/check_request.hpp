@@ -39,12 +39,13 @@ struct JudgedPort {
 [[nodiscard]] std::string model_of(const DeviceFacts& device);
 
 /// The place of a port on its card, "0/1": function and port number. Cards of one model are mostly cabled alike.
-[[nodiscard]] std::string place_of(const JudgedPort& port);
+[[nodiscard]] std::string place_of(const JudgedPort& each);
 
 /// A port that belongs to the fabric's kind and is not judged, with the reason.
 struct UnusedPort {
   PortName name;
   std::string why;
+  bool may_be_sick = false;  ///< it is waiting for the other end of a cable, and nobody has said that it may
 };
 
 /// The ports that are judged, and those that are not although they could be taken for part of the fabric.
@@ -57,8 +58,8 @@ struct PortChoice {
 /// SKU's hca=, else the InfiniBand ports, else, if InfiniBand is not expected, the Ethernet ports. Left out are
 /// functions of Azure's Accelerated Networking, devices for which NCCL has no verbs (EFA, iWARP), and unused ports: the
 /// second port of a card with one cable, a port that is switched off, an idle virtual function, an Ethernet port
-/// without an address. A SKU's devices= keeps ports in that would otherwise be too few. A port with an unreadable link
-/// layer is judged.
+/// without an address, a card of another chip than most that has no link or half their rate. A SKU's devices= keeps
+/// ports in that would otherwise be too few. A port with an unreadable link layer is judged.
 [[nodiscard]] PortChoice choose_ports(const NodeFacts& node, const CheckRequest& request);
 [[nodiscard]] std::vector<JudgedPort> judged_ports(const NodeFacts& node, const CheckRequest& request);
 /// Those of them that are active.

@@ -7,6 +7,7 @@
 #include "base/text/hex.hpp"
 #include "base/text/text.hpp"
 #include "fabric/checks/checks.hpp"
+#include "fabric/checks/packet_loss.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -480,6 +481,8 @@ Check check_errors(const NodeFacts& node, const CheckRequest& request, const Cou
       ++judged;
     }
   }
+  PacketLoss loss = find_packet_loss(infiniband_ports(node, request), history, true);
+  std::ranges::move(loss.findings, std::back_inserter(findings));
   if (findings.empty() && judged > 0) {
     findings.push_back({Verdict::pass, concat({text::count(judged, "counter"), " within limits"}), ""});
   }

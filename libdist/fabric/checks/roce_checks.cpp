@@ -5,6 +5,7 @@
 
 #include "base/text/text.hpp"
 #include "fabric/checks/checks.hpp"
+#include "fabric/checks/packet_loss.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -15,53 +16,6 @@ std::vector<JudgedPort> roce_ports(const NodeFacts& node, const CheckRequest& re
   auto ports = judged_ports(node, request);
   std::erase_if(ports, [](const JudgedPort& each) { return each.port->layer() != LinkLayer::ethernet; });
   return ports;
-}
-
-/// Counters of lost or late packets in ports/N/hw_counters, and how many are usual in a week. A lossless network has
-/// almost none. Without a baseline they are those since the driver was loaded, and count only where a port has many
-/// times as many as each of its siblings, of which a tenth is enough.
-struct RetransmissionLimit {
-  std::string_view name;
-  std::uint64_t most;
-};
-constexpr std::array<RetransmissionLimit, 25> retransmission_limits = {{
-    {"out_of_sequence", 10'000},
-    {"packet_seq_err", 10'000},
-    {"implied_nak_seq_err", 10'000},
-    {"duplicate_request", 10'000},
-    {"local_ack_timeout_err", 1'000},
-    {"rnr_nak_retry_err", 1'000},
-    {"req_transport_retries_exceeded", 0},
-    {"roce_adp_retrans", 10'000},
-    {"out_of_buffer", 10'000},
-    {"roce_slow_restart", 10'000},
-    {"np_cnp_sent", 1'000'000},
-    {"rp_cnp_handled", 1'000'000},
-    {"np_ecn_marked_roce_packets", 1'000'000},
-    {"to_retransmits", 10'000},  // bnxt_re
-    {"seq_err_naks_rcvd", 10'000},
-    {"max_retry_exceeded", 0},
-    {"rnr_naks_rcvd", 1'000},
-    {"oos_drop_count", 10'000},
-    {"rx_roce_discards", 10'000},
-    {"req_rx_pkt_seq_err", 10'000},  // ionic
-    {"req_tx_retry_excd_err", 0},
-    {"tx_rdma_ack_timeout", 1'000},
-    {"out_of_seq_request", 10'000},  // rxe
-    {"rcvd_seq_err", 10'000},
-    {"retry_exceeded_err", 0},
-}};
-constexpr std::uint64_t times_siblings = 10;
-
-/// The most that any other port has of a counter; nullopt: no other port tells it.
-std::optional<std::uint64_t> most_of_siblings(const std::vector<JudgedPort>& ports, const JudgedPort& own,
-                                              std::string_view name) {
-  std::optional<std::uint64_t> most;
-  for (const JudgedPort& each : ports) {
-    const auto value = each.port != own.port ? counter_value(*each.port, name) : std::nullopt;
-    if (value) most = std::max(most.value_or(0), *value);
-  }
-  return most;
 }
 
 /// "eth0 1500, eth1 9000"; empty if all are alike.
@@ -119,30 +73,9 @@ std::vector<QosFacts> qos_of(const NodeFacts& node, const CheckRequest& request)
 }  // namespace
 
 Check check_retransmissions(const NodeFacts& node, const CheckRequest& request, const CounterHistory& history) {
-  const auto ports = roce_ports(node, request);
-  std::vector<Finding> findings;
-  std::size_t judged = 0;
-  const auto add = [&findings](const JudgedPort& each, std::string_view name, const std::string& how_many) {
-    findings.push_back(
-        {Verdict::warn, concat({each.name().to_string(), " ", name, " ", how_many}),
-         "packets are lost or delayed: check priority flow control and ECN on this port and its switch"});
-  };
-  for (const JudgedPort& each : ports) {
-    for (const RetransmissionLimit& limit : retransmission_limits) {
-      const auto value = counter_value(*each.port, limit.name);
-      const auto others = most_of_siblings(ports, each, limit.name);
-      if (!value || (!history.baseline && !others)) continue;
-      ++judged;
-      if (others && *value > limit.most / 10 && *value / times_siblings >= *others)
-        add(each, limit.name,
-            concat({std::to_string(*value), ", the other ports have ", std::to_string(*others), " at most"}));
-      if (!history.baseline) continue;
-      const Increase increase =
-          history.baseline->increase(*each.device, *each.port, limit.name, history.now, history_window);
-      if (increase.since != 0 && increase.added > limit.most)
-        add(each, limit.name, concat({"+", std::to_string(increase.added)}));
-    }
-  }
+  auto ports = judged_ports(node, request);
+  std::erase_if(ports, [](const JudgedPort& each) { return each.port->layer() == LinkLayer::infiniband; });
+  auto [findings, judged] = find_packet_loss(ports, history, false);
   if (findings.empty() && judged > 0)
     findings.push_back({Verdict::pass, concat({text::count(judged, "counter"), " within limits"}), ""});
   const std::string_view nothing =

@@ -147,7 +147,11 @@ void compare(const std::vector<Member>& members, const SharedAttribute& attribut
   }
   if (names.size() < 2) return;
   const auto most = std::ranges::max_element(names, {}, [](const auto& each) { return each.second.size(); });
-  const bool is_majority = 2 * most->second.size() > told && most->second.size() >= 2;
+  // Half are enough where the others do not agree among themselves: two faults are no party.
+  const std::size_t agreeing = most->second.size();
+  const bool are_others_split = std::ranges::all_of(
+      names, [&](const auto& each) { return each.first == most->first || 2 * each.second.size() <= agreeing; });
+  const bool is_majority = agreeing >= 2 && (2 * agreeing > told || (2 * agreeing == told && are_others_split));
   for (const auto& [value, own] : names) {
     if (value == most->first) continue;
     out.push_back({std::string(attribute.check),
@@ -194,31 +198,43 @@ bool is_fabric_told(const CheckRequest& request) {
 void find_idle_ports(const NodeFacts& node, const CheckRequest& request, std::vector<Difference>& out) {
   constexpr std::ptrdiff_t fewest_siblings = 3;
   if (is_fabric_told(request)) return;
-  const auto judged = judged_ports(node, request);
+  const PortChoice choice = choose_ports(node, request);
+  const auto& judged = choice.judged;
+  constexpr std::string_view remedy =
+      "if it belongs to the fabric, see its cable, its link type (mlxconfig) and its interface; else name "
+      "the ports that do: hca= in /etc/aml-dist/skus.conf";
+  for (const UnusedPort& each : choice.unused) {
+    if (!each.may_be_sick) continue;
+    out.push_back({"ib.state",
+                   {Verdict::warn, concat({each.name.to_string(), " is not used: ", each.why}), std::string(remedy)}});
+  }
+  const bool has_physical =
+      std::ranges::any_of(judged, [](const JudgedPort& each) { return !is_virtual_function(*each.device); });
   const auto shown_link = [](const PortFacts& port) {
     return concat({port.link_layer.shown(), ", ", port.state.shown()});
   };
   for (const DeviceFacts& device : node.devices) {
-    if (role_of(node, device) != DeviceRole::fabric || is_virtual_function(device) || is_enslaved(node, device))
-      continue;
+    const bool may_idle = is_virtual_function(device) && has_physical;
+    if (role_of(node, device) != DeviceRole::fabric || may_idle || is_enslaved(node, device)) continue;
     for (const PortFacts& port : device.ports) {
       const JudgedPort own{&device, &port};
       const bool is_addressed = port.layer() == LinkLayer::ethernet && has_routable_gid(port);
-      if (is_addressed || std::ranges::find(judged, &port, &JudgedPort::port) != judged.end()) continue;
+      const auto is_said = [&own](const UnusedPort& each) { return each.may_be_sick && each.name == own.name(); };
+      if (is_addressed || std::ranges::any_of(choice.unused, is_said)) continue;
+      if (std::ranges::find(judged, &port, &JudgedPort::port) != judged.end()) continue;
       const auto is_sibling = [&own](const JudgedPort& each) {
-        return each.port->is_active() && model_of(*each.device) == model_of(*own.device) &&
-               place_of(each) == place_of(own);
+        return model_of(*each.device) == model_of(*own.device) && place_of(each) == place_of(own);
       };
+      const auto is_used = [&](const JudgedPort& each) { return each.port->is_active() && is_sibling(each); };
       const auto siblings = std::ranges::count_if(judged, is_sibling);
-      if (siblings < fewest_siblings) continue;
-      const JudgedPort& first = *std::ranges::find_if(judged, is_sibling);
+      if (siblings < fewest_siblings || std::ranges::none_of(judged, is_used)) continue;
+      const JudgedPort& first = *std::ranges::find_if(judged, is_used);
       out.push_back(
           {"ib.state",
            {Verdict::warn,
             concat({own.name().to_string(), " is not used: ", shown_link(port), "; ", first.name().to_string(),
                     rest_of(static_cast<std::size_t>(siblings) - 1), ": ", shown_link(*first.port)}),
-            "if it belongs to the fabric, see its cable, its link type (mlxconfig) and its interface; else name "
-            "the ports that do: hca= in /etc/aml-dist/skus.conf"}});
+            std::string(remedy)}});
     }
   }
 }
@@ -254,7 +270,7 @@ void find_duplicates(const NodeFacts& node, const CheckRequest& request, std::ve
   Unique guids("ib.gid", "GUID", "give each card or virtual function a GUID of its own");
   Unique gids("ib.gid", "GID", "give each port an address of its own");
   Unique addresses("ib.netdev", "hardware address", "give each interface an address of its own (ip link set address)");
-  for (const JudgedPort& each : active_ports(node, request)) {
+  for (const JudgedPort& each : judged_ports(node, request)) {
     const PortFacts& port = *each.port;
     const bool is_infiniband = port.layer() == LinkLayer::infiniband;
     const Verdict severity = is_infiniband ? Verdict::fail : Verdict::warn;
@@ -263,7 +279,7 @@ void find_duplicates(const NodeFacts& node, const CheckRequest& request, std::ve
     if (has_guid) guids.add(guid, each, severity, out);
     // Two subnets of the default prefix cannot be told apart, and may give out the same numbers.
     const std::string subnet = subnet_of(port);
-    if (is_infiniband && port.lid.present() && parse_hex16(port.lid.text).value_or(0) != 0)
+    if (is_infiniband && port.is_active() && port.lid.present() && parse_hex16(port.lid.text).value_or(0) != 0)
       lids.add(concat({shown(port.lid), " (subnet ", subnet, ", SM LID ", shown(port.sm_lid), ")"}), each,
                subnet == default_subnet ? Verdict::warn : Verdict::fail, out);
     if (is_enslaved(node, *each.device)) continue;

@@ -21,7 +21,7 @@ constexpr std::size_t most_pci_devices = 8192;
 /// Counters that the checks use: those of InfiniBand (Documentation/ABI/stable/sysfs-class-infiniband), and those of
 /// lost and late packets of mlx5, bnxt_re, ionic and rxe. Others are not read, since each may be a question to the
 /// firmware.
-constexpr std::array<std::string_view, 36> counter_names = {"symbol_error",
+constexpr std::array<std::string_view, 41> counter_names = {"symbol_error",
                                                             "link_error_recovery",
                                                             "link_downed",
                                                             "port_rcv_errors",
@@ -56,7 +56,12 @@ constexpr std::array<std::string_view, 36> counter_names = {"symbol_error",
                                                             "tx_rdma_ack_timeout",
                                                             "out_of_seq_request",
                                                             "rcvd_seq_err",
-                                                            "retry_exceeded_err"};
+                                                            "retry_exceeded_err",
+                                                            "retrans_timeout_events",
+                                                            "unresponsive_remote_events",
+                                                            "impaired_remote_conn_events",
+                                                            "rx_drops",
+                                                            "tcpRetransSegs"};
 
 /// The total in a file of AER: the last line, "TOTAL_ERR_COR 17".
 std::optional<std::uint64_t> aer_total(const std::string& path) {

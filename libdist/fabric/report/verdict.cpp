@@ -36,6 +36,16 @@ void append_once(std::string& joined, std::string_view piece) {
   joined += piece;
 }
 
+/// What is not the worst of its check is named all the same: two faults of one kind are two.
+bool is_worth_saying(Verdict verdict) noexcept { return verdict == Verdict::warn || verdict == Verdict::unknown; }
+
+void append_lesser(Check& check, const Finding& finding) {
+  if (check.evidence.size() + finding.evidence.size() > longest_evidence) return;
+  if (check.evidence.find(finding.evidence) != std::string::npos) return;
+  append_once(check.evidence, concat({"also ", finding.evidence}));
+  if (check.remedy.size() < longest_evidence) append_once(check.remedy, finding.remedy);
+}
+
 }  // namespace
 
 Verdict Report::verdict() const noexcept {
@@ -73,13 +83,24 @@ Check join_findings(std::string_view id, const std::vector<Finding>& findings, s
     if (check.remedy.size() < longest_evidence) append_once(check.remedy, finding.remedy);
   }
   if (left_out > 0) check.evidence += concat({"; and ", std::to_string(left_out), " more"});
+  for (const Finding& finding : findings) {
+    if (finding.verdict != check.verdict && is_worth_saying(finding.verdict)) append_lesser(check, finding);
+  }
   if (check.evidence.empty()) check.evidence = otherwise;
   return check;
 }
 
 void add_finding(Check& check, const Finding& finding) {
-  if (severity(finding.verdict) < severity(check.verdict)) return;
-  if (severity(finding.verdict) > severity(check.verdict)) check = {std::move(check.id), finding.verdict, "", ""};
+  if (severity(finding.verdict) < severity(check.verdict)) {
+    if (is_worth_saying(finding.verdict)) append_lesser(check, finding);
+    return;
+  }
+  if (severity(finding.verdict) > severity(check.verdict)) {
+    const Finding before{check.verdict, std::move(check.evidence), std::move(check.remedy)};
+    check = {std::move(check.id), finding.verdict, finding.evidence, finding.remedy};
+    if (is_worth_saying(before.verdict)) append_lesser(check, before);
+    return;
+  }
   if (!check.evidence.empty() && check.evidence.size() + finding.evidence.size() > longest_evidence) return;
   append_once(check.evidence, finding.evidence);
   append_once(check.remedy, finding.remedy);

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Puts aml-dist's prolog and epilog beside healthagent's. It does so for each of prolog.conf and epilog.conf that files/ holds: the
-# settings of contrib/health/prolog and contrib/health/epilog. CycleCloud runs it as root on each node; tried again it does nothing.
+# settings of contrib/health/prolog and contrib/health/epilog. With health.conf a timer runs contrib/health/aml-dist-health, which drains
+# and resumes. CycleCloud runs it as root on each node; tried again it does nothing.
 #
 # CycleCloud's slurm.conf runs /etc/slurm/prolog.d/* and epilog.d/*, links to folders that the cluster shares, from z to 0: first
 # 90-imex_*.sh, then ours, then healthagent's 10-health_epilog.sh. HealthCheckProgram stays healthagent's (docs/cloud.md).
@@ -22,3 +23,16 @@ for name in prolog epilog; do
     mv -f "$slurm/$name.d/.50-aml-dist.$HOSTNAME" "$target"
     printf 'aml-dist: %s\n' "$target"
 done
+
+if [[ -f $files/health.conf ]]; then
+    install -D -m 0644 "$files/health.conf" "$settings/health.conf"
+    units=${AML_DIST_UNITS:-/etc/systemd/system}
+    for unit in service timer; do
+        install -D -m 0644 "$samples/aml-dist-health.$unit" "$units/aml-dist-health.$unit"
+    done
+    if command -v slurmd >/dev/null && [[ -d /run/systemd/system ]]; then  # compute nodes alone
+        systemctl daemon-reload
+        systemctl enable --now aml-dist-health.timer
+    fi
+    printf 'aml-dist: %s\n' "$units/aml-dist-health.timer"
+fi
