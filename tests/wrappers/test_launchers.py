@@ -80,7 +80,7 @@ def words_of(tool: str, line: str, **options) -> tuple[list[str], str]:
     return [re.sub(r"^/.*/aml-dist$", "aml-dist", word) for word in shlex.split(done.text)], done.said
 
 
-S = "--kill-on-bad-exit=1"
+S = "--kill-on-bad-exit=1 --quit-on-interrupt"
 
 
 @pytest.mark.parametrize("line, expected", [
@@ -139,7 +139,7 @@ def test_mpirun_takes_a_prefix_of_one_flag():
     assert words_of("mpirun", "-n 2 --oversub ./a")[0][1:3] == ["--overcommit", "--ntasks=2"]
 
 
-M = "--mpi=pmix --kill-on-bad-exit=1"
+M = "--mpi=pmix --kill-on-bad-exit=1 --quit-on-interrupt"
 
 
 @pytest.mark.parametrize("line, expected", [
