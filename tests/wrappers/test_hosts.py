@@ -123,6 +123,20 @@ def test_a_name_that_leads_nowhere_is_told_with_file_and_line(slurm, tmp_path, n
     assert "nodelist" in options("mpirun", "--hostfile", file, env={"PATH": "/nowhere"})  # without Slurm nothing is known
 
 
+@pytest.mark.parametrize("tool, words", [
+    ("mpirun", ["-host", "n1.a.b,10.0.0.2", "x", ":", "-host", "n2.a.b", "x", ":", "-host", "n3.a.b", "x"]),
+    ("mpirun", ["--mpi", "mpich", "-hosts", "n1.a.b,n2.a.b:2,10.0.0.1", "-n", "4", "x"]),
+    ("deepspeed", ["--include", "n1.a.b:0@n2.a.b:0@10.0.0.1:1", "--num_gpus", "2", "t.py"]),
+    ("deepspeed", ["--hostfile", "FILE", "--include", "n1.a.b@n2.a.b", "t.py"]),
+    ("horovodrun", ["-np", "2", "-H", "n1.a.b:1,n2.a.b:1", "x"]),
+])
+def test_slurm_is_asked_once_for_all_names_of_a_line(slurm, tmp_path, tool, words):
+    slurm.program("sinfo", f"echo asked >>asked; {SINFO}")
+    file = hostfile(tmp_path, "n1.a.b slots=2\nn2.a.b slots=2\n")
+    Command(f"aml-{tool}").good("--dry-run", *[file if word == "FILE" else word for word in words], env=slurm.env)
+    assert slurm.written("asked") == "asked\n"
+
+
 # ------------------------------------------------------------------------------------------------------------------- bad input
 
 READERS = {  # the flags of each, and how a line names a host with slots
