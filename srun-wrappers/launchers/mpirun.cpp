@@ -150,14 +150,14 @@ Result<void> merge_part(MpiState& whole, MpiState& part, std::vector<std::string
 Result<void> set_hosts(MpiState& whole, const std::vector<std::string>& ranks, std::uint32_t total) {
   whole.line.srun.set("ntasks", std::to_string(total));
   if (ranks.empty()) return {};
+  if (ranks.size() != total) {
+    return Error{Errc::invalid_argument,
+                 "some of the programs name hosts and some do not: name them for all, or for none"};
+  }
   const bool on_any_node = std::ranges::all_of(ranks, [](const std::string& host) { return host == any_node; });
   if (on_any_node) {
     whole.line.srun.set("nodes", "1");
     return {};
-  }
-  if (ranks.size() != total) {
-    return Error{Errc::invalid_argument,
-                 "some of the programs name hosts and some do not: name them for all, or for none"};
   }
   std::string list;
   for (const std::string& host : ranks) list += concat({list.empty() ? "" : ",", host});

@@ -94,6 +94,11 @@ def test_localhost_outside_an_allocation_is_one_node_of_any_name(tmp_path, name)
     assert "localhost' beside other hosts is this machine" in Command("aml-mpirun").refusal(NOT_FOUND, "-host", "localhost,n2", "x")
 
 
+@pytest.mark.parametrize("line", ["-host localhost:2 -n 1 x : -n 3 x", "-n 3 x : -host localhost:3 -n 1 x", "-n 1 x : -host n1 -n 1 x"])
+def test_hosts_of_some_programs_only_are_refused(line):
+    assert "name them for all, or for none" in Command("aml-mpirun").refusal(USAGE, "--dry-run", *line.split())
+
+
 @pytest.mark.parametrize("name, node", [
     ("localhost", "n2"), ("127.0.0.1", "n2"), ("n1.cluster.example", "n1"), ("n3", "n3"), ("10.0.0.1", "n1"),
 ])
