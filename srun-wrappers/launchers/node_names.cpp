@@ -41,7 +41,7 @@ std::string_view short_of(std::string_view name) { return name.substr(0, name.fi
 /// Slurm's nodes; those of the allocation, if there is one.
 Nodes ask_for_nodes(const std::vector<std::string>& allocated) {
   Nodes out;
-  std::vector<std::string> words = {"sinfo", "-h", "-N", "-o", "%N %o"};
+  std::vector<std::string> words = {"timeout", "10", "sinfo", "-h", "-N", "-o", "%N %o"};
   if (!allocated.empty()) words.push_back(concat({"-n", own_variable("SLURM_JOB_NODELIST").value_or("")}));
   const auto done = commands::run_program(words);
   if (done && done->status == 0) {

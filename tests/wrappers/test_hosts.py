@@ -142,6 +142,13 @@ def test_slurm_is_asked_once_for_all_names_of_a_line(slurm, tmp_path, tool, word
     assert slurm.written("asked") == "asked\n"
 
 
+def test_a_slurmctld_that_does_not_answer_is_waited_for_once_and_not_for_ever(slurm):
+    """Then names are taken as they are written."""
+    slurm.program("sinfo", "echo asked >>asked; exec sleep 300")
+    told = options("mpirun", "-host", "n1.a.b:1,n2.a.b:1", "x", ":", "-host", "n3.a.b", "-n", "1", env=slurm.env)
+    assert told["nodelist"] == "n1.a.b,n2.a.b,n3.a.b" and slurm.written("asked") == "asked\n"
+
+
 # ------------------------------------------------------------------------------------------------------------------- bad input
 
 READERS = {  # the flags of each, and how a line names a host with slots
