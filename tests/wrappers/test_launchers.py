@@ -210,6 +210,12 @@ def test_an_interface_that_is_named_twice_is_one():
     assert told["environment"]["NCCL_SOCKET_IFNAME"] == "e0,e1"
 
 
+@pytest.mark.parametrize("words", [["--network-interfaces", "", "--network-interface", "e1"], ["--network-interfaces", "e1,"]])
+def test_an_empty_name_is_no_interface(words):
+    told = json.loads(Command("aml-horovodrun").good("--dry-run", "--json", "-np", "2", *words, "t").out)
+    assert told["environment"]["NCCL_SOCKET_IFNAME"] == "e1"
+
+
 def test_mpirun_in_an_allocation_needs_no_number():
     assert words_of("mpirun", "./a", env={"SLURM_JOB_ID": "1"})[0] == shlex.split(f"srun {M} --aml-dist=mpi ./a")
 
