@@ -152,8 +152,7 @@ std::string problem_of(const CLI::App& app, const CLI::ParseError& error) {
     }
   }
   if (const CLI::Option* const option = option_named(app, said); option != nullptr) {
-    if (kind == "ArgumentMismatch")
-      return concat({option->get_name(), placeholder(*option).empty() ? " takes no value" : " needs a value"});
+    if (kind == "ArgumentMismatch") return concat({option->get_name(), " needs a value"});
     if (kind == "RequiredError") return concat({placeholder(*option), " is missing"});
   }
   return std::string(said);
@@ -163,10 +162,12 @@ std::string problem_of(const CLI::App& app, const CLI::ParseError& error) {
 
 std::shared_ptr<CLI::FormatterBase> help_formatter() { return std::make_shared<HelpFormatter>(); }
 
+std::string see_help(const CLI::App& app) { return concat({" (see ", full_name(app), " --help)"}); }
+
 std::string sentence_of(const CLI::App& app, const CLI::ParseError& error) {
   const auto chosen = app.get_subcommands();
   const CLI::App& command = chosen.empty() ? app : *chosen.front();
-  return concat({problem_of(command, error), " (see ", full_name(command), " --help)"});
+  return problem_of(command, error) + see_help(command);
 }
 
 }  // namespace amldist::tools

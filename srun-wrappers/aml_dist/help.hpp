@@ -18,6 +18,9 @@ namespace amldist::tools {
 /// usage.
 [[nodiscard]] std::shared_ptr<CLI::FormatterBase> help_formatter();
 
+/// " (see aml-dist trace --help)", for the end of a sentence.
+[[nodiscard]] std::string see_help(const CLI::App& app);
+
 /// One sentence without CLI11's terms. It ends with the help to look at, that of a subcommand if the user named one.
 [[nodiscard]] std::string sentence_of(const CLI::App& app, const CLI::ParseError& error);
 

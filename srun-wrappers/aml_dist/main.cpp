@@ -13,6 +13,7 @@
 #include "base/text/text.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/standard_streams.hpp"
+#include "shared/switch_value.hpp"
 
 namespace {
 
@@ -59,6 +60,17 @@ std::string unknown_command(const CLI::App& app, std::string_view word) {
                                      : amldist::text::concat({": there are ", amldist::text::join(known)})});
 }
 
+/// The sentence for a flag with a value, in the words of a subcommand or of aml-dist itself; empty without one.
+std::string valued_flag(CLI::App& app, const std::vector<std::string>& words) {
+  CLI::App* command = &app;
+  for (CLI::App* each : app.get_subcommands({})) {
+    if (!words.empty() && each->get_name() == words.front()) command = each;
+  }
+  for (CLI::Option* each : command->get_options({})) each->disable_flag_override();
+  const auto flag = amldist::commands::switch_with_value(*command, words);
+  return flag ? amldist::text::concat({*flag, " takes no value", amldist::tools::see_help(*command)}) : std::string();
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Explain, diagnose, verify and measure distributed steps on Slurm");
   app.formatter(amldist::tools::help_formatter());
@@ -69,6 +81,10 @@ int run(int argc, char** argv) {
   const std::vector<Command> commands = add_commands(app, cut_command(argc, argv));
   if (const std::string unknown = unknown_command(app, argc > 1 ? argv[1] : ""); !unknown.empty()) {
     std::fprintf(stderr, "aml-dist: %s\n", unknown.c_str());
+    return amldist::commands::exit_usage;
+  }
+  if (const std::string valued = valued_flag(app, {argv + 1, argv + argc}); !valued.empty()) {
+    std::fprintf(stderr, "aml-dist: %s\n", valued.c_str());
     return amldist::commands::exit_usage;
   }
   try {

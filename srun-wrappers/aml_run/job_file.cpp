@@ -239,8 +239,7 @@ class Translator {
     const std::string path = local_path(folder_, named.text);
     const auto content = commands::read_file(path, longest_yaml);
     if (!content)
-      return error_at(file_, named.location, concat({"environment is ", content.error().message}),
-                      content.error().code);
+      return error_at(file_, named.location, concat({"environment: ", content.error().message}), content.error().code);
     auto root = parse_yaml(path, *content);
     if (!root) return root.error();
     name_source(*root, path);

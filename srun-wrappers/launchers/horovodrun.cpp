@@ -84,7 +84,7 @@ Done add_hostfile(State& state, const GivenFlag& given) {
 Done add_interface(State& state, const GivenFlag& given) {
   for (const std::string_view name : text::split(given.value(), ',')) {
     const auto known = text::split(state.interfaces, ',');
-    if (std::ranges::find(known, name) != known.end()) continue;
+    if (name.empty() || std::ranges::find(known, name) != known.end()) continue;  // "$IF" that is empty names none
     state.interfaces += concat({state.interfaces.empty() ? "" : ",", name});
   }
   return {};

@@ -68,7 +68,13 @@ Result<void> read_machine_line(std::string_view where, const Words& words, Hosts
 /// One line of a hostfile of Open MPI's form.
 Result<void> read_line(std::string_view where, const Words& words, Again again, HostsRead& reading) {
   if (!launch::is_host(words.front())) {
-    return Error{Errc::invalid_argument, concat({where, quote(words.front()), " is not a host name"})};
+    const auto colon = words.front().find(':');
+    const bool is_hydras = again == Again::is_refused && colon != std::string_view::npos &&
+                           launch::is_host(words.front().substr(0, colon)) &&
+                           text::to_number(words.front().substr(colon + 1), most_slots);
+    return Error{Errc::invalid_argument,
+                 concat({where, quote(words.front()), " is not a host name",
+                         is_hydras ? ": write NAME slots=N, or --mpi mpich if the file is one of MPICH" : ""})};
   }
   std::optional<std::uint32_t> slots;
   for (const std::string_view word : std::span(words).subspan(1)) {

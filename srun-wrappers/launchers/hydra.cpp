@@ -222,6 +222,20 @@ std::vector<Row<MpiState>> mpich_rows() {
   };
 }
 
+/// MVAPICH has Hydra and mpirun_rsh, whose flags these are.
+std::vector<Row<MpiState>> mvapich_rows() {
+  return {
+      {{"-rsh -ssh", 0, F::translated, "Slurm starts the processes; -np N is followed by N hosts, if there is no file"},
+       mark<&MpiState::names_hosts>},
+      {{"-show", 0, F::translated, "prints the line instead of starting it"}, mark<&MpiState::dry_run>},
+      ignored("-export -export-all", 0, all_passes),
+      ignored("-legacy -fastssh", 0, no_hydra),
+      refused("-config", 1, "write the programs on the command line, with : between them and --mpi mpich"),
+      refused("-paramfile", 1, "write the variables on the command line: NAME=VALUE"),
+      refused("-tv -xterm", 0, in_front),
+  };
+}
+
 std::vector<Row<MpiState>> intel_rows() {
   return {
       {{"-host -hostlist -hosts", 1, F::translated, names_only}, add_names<add_host_list<Repeats::turns>>},
@@ -258,39 +272,6 @@ std::vector<Row<MpiState>> intel_rows() {
       ignored("-branch-count", 1, no_hydra),
       ignored("-bootstrap-exec-args", 1, no_hydra),
   };
-}
-
-/// The index of the flag in front of a program, with one hyphen or two; nullopt without one.
-template <typename S>
-std::optional<std::size_t> find_flag(const std::vector<Row<S>>& rows, std::string_view word) {
-  const std::string_view name = word.substr(0, word.find('='));
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (has_name(rows[i].flag, name) || (name.starts_with("--") && has_name(rows[i].flag, name.substr(1)))) return i;
-  }
-  return std::nullopt;
-}
-
-std::size_t words_of(const Flag& flag, std::string_view word) {
-  return flag.values == 0 || word.find('=') != std::string_view::npos ? 1 : 1 + flag.values;
-}
-
-std::optional<MpiFamily> family_named(std::string_view name) {
-  if (name == "openmpi") return MpiFamily::open_mpi;
-  if (name == "mpich") return MpiFamily::mpich;
-  if (name == "intel" || name == "intelmpi" || name == "impi") return MpiFamily::intel;
-  return std::nullopt;
-}
-
-/// The family that has a flag which the others lack; nullopt if the flag decides nothing.
-std::optional<MpiFamily> decided_by(bool open_mpi, bool mpich, bool intel) {
-  if (open_mpi) return mpich || intel ? std::nullopt : std::optional(MpiFamily::open_mpi);
-  if (!mpich && !intel) return std::nullopt;
-  return mpich ? MpiFamily::mpich : MpiFamily::intel;
-}
-
-/// Whether variables of Intel MPI are set on the command line.
-bool mentions_intel(const std::vector<std::string>& words) {
-  return std::ranges::any_of(words, [](const std::string& word) { return word.starts_with("I_MPI_"); });
 }
 
 /// Ranks dealt round and round: to each host its slots in turn, until all have a place.
@@ -359,68 +340,29 @@ Done place_on_hosts(MpiState& state, MpiFamily family) {
 
 using namespace hydra;
 
-Result<MpiFamily> take_family(std::vector<std::string>& words) {
-  const auto open_mpi = mpi_rows();
-  const auto mpich = hydra_rows(MpiFamily::mpich);
-  const auto intel = hydra_rows(MpiFamily::intel);
-  std::optional<MpiFamily> decided;
-  for (std::size_t i = 0; i < words.size();) {
-    const std::string& word = words[i];
-    if (word == "--mpi" || word.starts_with("--mpi=")) {
-      const bool apart = word == "--mpi";
-      const std::string name = apart ? (i + 1 < words.size() ? words[i + 1] : "") : word.substr(6);
-      const auto named = family_named(name);
-      if (!named) {
-        return Error{Errc::invalid_argument,
-                     concat({"invalid value ", quote(name), " for --mpi: use openmpi, mpich or intel"})};
-      }
-      const auto at = words.begin() + static_cast<std::ptrdiff_t>(i);
-      words.erase(at, at + (apart ? 2 : 1));
-      return *named;
-    }
-    if (!word.starts_with('-')) break;
-    const auto in_open_mpi = find_flag(open_mpi, word);
-    const auto in_mpich = find_flag(mpich, word);
-    const auto in_intel = find_flag(intel, word);
-    if (!decided) decided = decided_by(in_open_mpi.has_value(), in_mpich.has_value(), in_intel.has_value());
-    if (in_mpich) i += words_of(mpich[*in_mpich].flag, word);
-    else if (in_intel) i += words_of(intel[*in_intel].flag, word);
-    else if (in_open_mpi) i += words_of(open_mpi[*in_open_mpi].flag, word);
-    else ++i;
-  }
-  if (decided == MpiFamily::mpich && mentions_intel(words)) return MpiFamily::intel;
-  return decided.value_or(MpiFamily::open_mpi);
-}
-
 std::vector<Row<MpiState>> hydra_rows(MpiFamily family) {
-  return join_rows({both_rows(), family == MpiFamily::intel ? intel_rows() : mpich_rows(), own_rows<MpiState>()});
+  auto rows = join_rows({both_rows(), family == MpiFamily::intel ? intel_rows() : mpich_rows()});
+  if (family == MpiFamily::mvapich) rows = join_rows({rows, mvapich_rows()});
+  return join_rows({rows, own_rows<MpiState>()});
 }
 
-std::vector<std::string> plain_hydra_words(const std::vector<std::string>& words) {
-  const auto rows = join_rows({both_rows(), mpich_rows(), intel_rows(), own_rows<MpiState>()});
-  std::vector<std::string> out;
-  for (std::size_t i = 0; i < words.size();) {
-    const auto found = words[i].starts_with('-') ? find_flag(rows, words[i]) : std::nullopt;
-    if (!found) {  // a program with its arguments, or a word that the flags' reader refuses
-      while (i < words.size() && words[i] != ":") out.push_back(words[i++]);
-      if (i < words.size()) out.push_back(words[i++]);
-      continue;
-    }
-    const Flag& flag = rows[*found].flag;
-    const bool doubled = words[i].starts_with("--") && !has_name(flag, words[i].substr(0, words[i].find('=')));
-    out.push_back(doubled ? words[i].substr(1) : words[i]);
-    const std::size_t count = words_of(flag, words[i]);
-    const auto equals = i + 1 < words.size() ? words[i + 1].find('=') : std::string::npos;
-    if (flag.values == 2 && count == 3 && equals != std::string::npos) {
-      out.push_back(words[i + 1].substr(0, equals));
-      out.push_back(words[i + 1].substr(equals + 1));
-      i += 2;
-      continue;
-    }
-    for (std::size_t value = 1; value < count && i + value < words.size(); ++value) out.push_back(words[i + value]);
-    i += count;
+Result<void> take_mvapich_words(MpiState& state, std::vector<std::string>& program) {
+  if (state.names_hosts && state.hosts.empty() && state.processes) {
+    const std::size_t count = std::min<std::size_t>(*state.processes, program.size());
+    std::string list;
+    for (std::size_t i = 0; i < count; ++i) list += concat({list.empty() ? "" : ",", program[i]});
+    auto hosts = parse_host_list(list, 1, Repeats::neighbours);
+    if (!hosts) return hosts.error();
+    state.hosts = std::move(*hosts);
+    program.erase(program.begin(), program.begin() + static_cast<std::ptrdiff_t>(count));
   }
-  return out;
+  while (!program.empty() && is_assignment(program.front())) {
+    const auto equals = program.front().find('=');
+    state.line.set_variable(program.front().substr(0, equals), program.front().substr(equals + 1));
+    program.erase(program.begin());
+  }
+  if (program.empty()) return Error{Errc::invalid_argument, "there is no program to start (see --help)"};
+  return {};
 }
 
 Result<void> set_hydra_shape(MpiState& state, MpiFamily family) {

@@ -3,27 +3,21 @@
 // number of processes is too large.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "launchers/mpi_family.hpp"
 #include "launchers/mpi_flags.hpp"
 
 namespace amldist::launchers {
-
-/// Whose command line it is. mpich is also what both of Hydra's take.
-enum class MpiFamily { open_mpi, mpich, intel };
-
-/// Takes "--mpi NAME" out of the flags and returns the family that it names; without it, that of the first flag which
-/// only one family has, and Open MPI's where none decides. Errors: an unknown name.
-[[nodiscard]] Result<MpiFamily> take_family(std::vector<std::string>& words);
 
 constexpr Dialect hydra_dialect = {.tool = "mpirun", .attached = false};
 
 [[nodiscard]] std::vector<Row<MpiState>> hydra_rows(MpiFamily family);
 
-/// The flags in front of each program with one hyphen, and "-genv NAME=VALUE" as "-genv NAME VALUE": Hydra takes both.
-[[nodiscard]] std::vector<std::string> plain_hydra_words(const std::vector<std::string>& words);
+/// mpirun_rsh of MVAPICH: takes the hosts behind "-rsh -np N", and "NAME=VALUE", from in front of a program. Errors: no
+/// program is left, or what ought to be a host is none.
+[[nodiscard]] Result<void> take_mvapich_words(MpiState& state, std::vector<std::string>& program);
 
 /// Sets the step's shape as Hydra deals the processes. Errors: their number is not known.
 [[nodiscard]] Result<void> set_hydra_shape(MpiState& state, MpiFamily family);

@@ -98,6 +98,9 @@ Result<void> finish_line(Base& base) {
   if (!context) return context.error();
   if (*context == commands::JobContext::task) line.srun.set("overlap");
   line.srun.set("kill-on-bad-exit", "1");
+  // The first Ctrl-C ends the processes, as with the real launchers: a tee behind the line dies of it, too, and srun
+  // would go on with nobody to read.
+  line.srun.set("quit-on-interrupt");
   line.expand = line.expand || std::ranges::any_of(line.words, commands::mentions_task_variable);
   if (auto status = merge_slurm(base); !status) return status;
   if (*context != commands::JobContext::outside) commands::count_tasks(line.srun);

@@ -91,7 +91,8 @@ std::vector<Row<S>> join_rows(std::initializer_list<std::vector<Row<S>>> parts) 
 /// Runs the action of a flag. Errors: its own, or that it is refused.
 [[nodiscard]] Result<void> apply_handling(Base& base, const Flag& flag, const GivenFlag& given, bool has_function);
 
-/// The parts common to all lines: --slurm, the expansion of $RANK and the like, ending the step when one task fails.
+/// The parts common to all lines: --slurm, the expansion of $RANK and the like, ending the step when one task
+/// fails and at the first Ctrl-C.
 /// Refuses to start a launcher in each of several tasks. Errors: invalid_argument.
 [[nodiscard]] Result<void> finish_line(Base& base);
 

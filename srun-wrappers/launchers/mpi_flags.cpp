@@ -165,6 +165,10 @@ Done set_binding(MpiState& state, const GivenFlag& given) {
   const std::string unit = text::to_lower(std::string_view(given.value()).substr(0, given.value().find(':')));
   const auto* const found = std::ranges::find(units, unit, [](const auto& each) { return each.first; });
   if (found == units.end()) return invalid_value(given, "use none, core, hwthread, socket or numa");
+  const auto colon = given.value().find(':');
+  if (colon != std::string::npos && text::to_number(given.value().substr(colon + 1), 65536))
+    return invalid_value(given,
+                         "with Open MPI --map-by slot:PE=N gives a process N cores, with MPICH (--mpi mpich) core:N");
   const bool verbose = state.line.srun.value_of("cpu-bind") == "verbose";
   state.line.srun.set("cpu-bind", concat({verbose ? "verbose," : "", found->second}));
   return {};

@@ -21,6 +21,7 @@ struct MpiState : Base {
   std::string folder;                 ///< -wdir
   std::vector<std::string> exported;  ///< names that -x sets, among line.environment
   std::vector<std::string> unset;     ///< names of --unset-env
+  bool names_hosts = false;           ///< mpirun_rsh: hosts may stand in front of the program
   Distribution distribution = Distribution::by_slot;
   bool distribution_chosen = false;
   std::optional<bool> oversubscribes;  ///< --oversubscribe, --nooversubscribe

@@ -1,4 +1,4 @@
-// aml-mpirun: the mpirun of Open MPI, MPICH and Intel MPI as one srun line.
+// aml-mpirun: the mpirun of Open MPI, MPICH, Intel MPI and MVAPICH as one srun line.
 #include <algorithm>
 
 #include "launchers/hydra.hpp"
@@ -24,9 +24,9 @@ constexpr const char* help =
 aml-mpirun [FLAG]... PROGRAM [ARGUMENT]... [: [FLAG]... PROGRAM ...]...
 
 mpirun's command line as a step of Slurm: in an allocation in it, else in one
-of its own. It is Open MPI's, or that of MPICH or Intel MPI if a flag is there
-that only they have.
-  --mpi openmpi|mpich|intel   whose command line it is
+of its own. It is Open MPI's, or that of MPICH, Intel MPI or MVAPICH if a flag
+is there that only they have.
+  --mpi openmpi|mpich|intel|mvapich   whose command line it is
   -n, -np N                processes
   -N, -npernode N          processes on each node
   -host LIST, --hostfile FILE   these nodes, with so many slots
@@ -37,7 +37,7 @@ that only they have.
   --slurm=OPTION           an option of srun, as often as needed
   --dry-run                print the line and start nothing
   --list-flags             every flag of mpirun and what becomes of it
-                           (with --mpi mpich or intel: those of Hydra)
+                           (with --mpi: those of that MPI)
   --version, --help
 )";
 
@@ -150,14 +150,14 @@ Result<void> merge_part(MpiState& whole, MpiState& part, std::vector<std::string
 Result<void> set_hosts(MpiState& whole, const std::vector<std::string>& ranks, std::uint32_t total) {
   whole.line.srun.set("ntasks", std::to_string(total));
   if (ranks.empty()) return {};
+  if (ranks.size() != total) {
+    return Error{Errc::invalid_argument,
+                 "some of the programs name hosts and some do not: name them for all, or for none"};
+  }
   const bool on_any_node = std::ranges::all_of(ranks, [](const std::string& host) { return host == any_node; });
   if (on_any_node) {
     whole.line.srun.set("nodes", "1");
     return {};
-  }
-  if (ranks.size() != total) {
-    return Error{Errc::invalid_argument,
-                 "some of the programs name hosts and some do not: name them for all, or for none"};
   }
   std::string list;
   for (const std::string& host : ranks) list += concat({list.empty() ? "" : ",", host});
@@ -208,7 +208,7 @@ Result<void> translate_parts(MpiState& state, const Tool<MpiState>& tool, const 
   return {};
 }
 
-/// By what the processes find each other: MPICH and Intel MPI speak PMI, which Slurm's pmi2 serves.
+/// By what the processes find each other: MPICH, Intel MPI and MVAPICH speak PMI, which Slurm's pmi2 serves.
 constexpr std::string_view meeting_of(MpiFamily family) { return family == MpiFamily::open_mpi ? "pmix" : "pmi2"; }
 
 template <MpiFamily family>
@@ -217,6 +217,8 @@ Result<void> translate(MpiState& state, const Tool<MpiState>& tool, std::vector<
   if (std::ranges::find(program, ":") != program.end()) {
     if (auto status = translate_parts<family>(state, tool, program); !status) return status.error();
   } else {
+    auto taken = family == MpiFamily::mvapich ? take_mvapich_words(state, program) : Result<void>();
+    if (!taken) return taken;
     auto status = family == MpiFamily::open_mpi ? set_mpi_shape(state) : set_hydra_shape(state, family);
     if (!status) return status;
     if (!state.folder.empty()) state.line.srun.set("chdir", state.folder);
@@ -236,7 +238,9 @@ int main(int argc, char** argv) {
   if (!family) return commands::fail({family.error().code, concat({"aml-mpirun: ", family.error().message})});
   if (*family == MpiFamily::open_mpi)
     return run_tool(Tool<MpiState>{mpi_dialect, help, mpi_rows(), nullptr, translate<MpiFamily::open_mpi>}, words);
-  const auto translation = *family == MpiFamily::intel ? translate<MpiFamily::intel> : translate<MpiFamily::mpich>;
+  const auto translation = *family == MpiFamily::intel     ? translate<MpiFamily::intel>
+                           : *family == MpiFamily::mvapich ? translate<MpiFamily::mvapich>
+                                                           : translate<MpiFamily::mpich>;
   return run_tool(Tool<MpiState>{hydra_dialect, help, hydra_rows(*family), nullptr, translation},
                   plain_hydra_words(words));
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 #include "base/net/own_network.hpp"
 #include "base/os/environment.hpp"
@@ -16,9 +18,17 @@ namespace {
 using text::concat;
 using text::quote;
 
-struct Node {
-  std::string name;
-  std::string address;  ///< as slurm.conf gives it: an address, or a name
+/// Slurm's nodes: the name of each by its name and by its address, which slurm.conf gives as an address or a name.
+struct Nodes {
+  std::unordered_set<std::string> names;
+  std::unordered_map<std::string, std::string> by_address;
+  std::string example;  ///< the first one
+
+  void add(std::string name, std::string address) {
+    if (example.empty()) example = name;
+    by_address.emplace(std::move(address), name);
+    names.insert(std::move(name));
+  }
 };
 
 bool is_loopback(std::string_view name) { return name == "localhost" || name.starts_with("127."); }
@@ -28,25 +38,26 @@ bool is_address(std::string_view name) { return name.find_first_not_of("01234567
 
 std::string_view short_of(std::string_view name) { return name.substr(0, name.find('.')); }
 
-/// Slurm's nodes with their addresses; those of the allocation, if there is one.
-std::vector<Node> ask_for_nodes(const std::vector<std::string>& allocated) {
-  std::vector<Node> out;
-  std::vector<std::string> words = {"sinfo", "-h", "-N", "-o", "%N %o"};
+/// Slurm's nodes; those of the allocation, if there is one.
+Nodes ask_for_nodes(const std::vector<std::string>& allocated) {
+  Nodes out;
+  std::vector<std::string> words = {"timeout", "10", "sinfo", "-h", "-N", "-o", "%N %o"};
   if (!allocated.empty()) words.push_back(concat({"-n", own_variable("SLURM_JOB_NODELIST").value_or("")}));
   const auto done = commands::run_program(words);
   if (done && done->status == 0) {
     for (const std::string_view line : text::split(done->out, '\n')) {
       const auto blank = line.find(' ');
       if (blank != std::string_view::npos)
-        out.push_back({std::string(line.substr(0, blank)), std::string(text::trim(line.substr(blank)))});
+        out.add(std::string(line.substr(0, blank)), std::string(text::trim(line.substr(blank))));
     }
   }
-  if (out.empty()) {
-    for (const std::string& name : allocated) out.push_back({name, {}});
+  if (out.names.empty()) {
+    for (const std::string& name : allocated) out.add(name, name);
   }
   return out;
 }
 
+/// Slurm is asked at most once, however many hosts the command line has.
 class Namer {
  public:
   Namer() : allocated_(allocated_nodes()), own_name_(own_host_name()) {}
@@ -56,16 +67,15 @@ class Namer {
     const bool is_here = is_loopback(name) || short_of(name) == short_of(own_name_);
     if (is_here) return own_node(host);
     if (name.find('.') == std::string_view::npos) return host.name;
-    const auto& nodes = known_nodes();
-    if (nodes.empty()) return host.name;
-    const auto same = std::ranges::find_if(nodes, [&](const Node& node) {
-      return node.name == name || node.address == name || (!is_address(name) && node.name == short_of(name));
-    });
-    if (same != nodes.end()) return same->name;
+    const Nodes& nodes = known_nodes();
+    if (nodes.names.empty() || nodes.names.contains(host.name)) return host.name;
+    if (const auto found = nodes.by_address.find(host.name); found != nodes.by_address.end()) return found->second;
+    std::string plain(short_of(name));
+    if (!is_address(name) && nodes.names.contains(plain)) return plain;
     return Error{Errc::not_found,
                  concat({host.where, quote(name), is_address(name) ? " is the address" : " is the name",
                          " of no node of ", allocated_.empty() ? "the cluster" : "the allocation",
-                         ": write the node's name, such as ", nodes.front().name})};
+                         ": write the node's name, such as ", nodes.example})};
   }
 
  private:
@@ -82,15 +92,21 @@ class Namer {
                                           "allocation: write the nodes' names, such as ", allocated_.front()})};
   }
 
-  const std::vector<Node>& known_nodes() {
+  const Nodes& known_nodes() {
     if (!nodes_) nodes_ = ask_for_nodes(allocated_);
     return *nodes_;
   }
 
   std::vector<std::string> allocated_;
   std::string own_name_;
-  std::optional<std::vector<Node>> nodes_;
+  std::optional<Nodes> nodes_;
 };
+
+/// The one of this process, which is one command line.
+Namer& namer() {
+  static Namer only;
+  return only;
+}
 
 }  // namespace
 
@@ -100,11 +116,10 @@ std::vector<std::string> allocated_nodes() {
 }
 
 Result<void> name_nodes(std::vector<Host>& hosts, Repeats repeats) {
-  Namer namer;
   std::vector<Host> out;
   std::unordered_map<std::string, std::size_t> places;
   for (Host& host : hosts) {
-    auto name = namer.name_of(host);
+    auto name = namer().name_of(host);
     if (!name) return name.error();
     if (*name == any_node && hosts.size() > 1) {
       return Error{Errc::not_found,
@@ -125,6 +140,6 @@ Result<void> name_nodes(std::vector<Host>& hosts, Repeats repeats) {
   return {};
 }
 
-Result<std::string> node_name(std::string_view host) { return Namer().name_of({std::string(host), std::nullopt}); }
+Result<std::string> node_name(std::string_view host) { return namer().name_of({std::string(host), std::nullopt}); }
 
 }  // namespace amldist::launchers

@@ -17,8 +17,9 @@ inline constexpr std::string_view any_node;
 [[nodiscard]] std::vector<std::string> allocated_nodes();
 
 /// Gives hosts the names that Slurm knows; hosts that turn out to be the same node have the slots of both. A plain name
-/// is left as it is, and so is every name if Slurm cannot be asked (it is not installed, or does not answer). Errors:
-/// not_found, a long name or an address of no node, or this machine if it is not a node.
+/// is left as it is, and so is every name if Slurm cannot be asked (it is not installed, or does not answer in ten
+/// seconds). Errors: not_found, a long name or an address of no node, or this machine if it is not a node. Slurm is
+/// asked once for all calls.
 [[nodiscard]] Result<void> name_nodes(std::vector<Host>& hosts, Repeats repeats);
 
 /// The same for one host.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/text/text.hpp"
+#include "shared/switch_value.hpp"
 
 namespace amldist::commands {
 namespace {
@@ -26,14 +27,11 @@ std::string unmarked(std::string value) {
   return value;
 }
 
-/// CLI11's messages begin with the option's name, for a flag without its dashes.
+/// CLI11's messages begin with the option's name.
 std::string sentence_of(const CLI::App& app, const CLI::ParseError& error) {
   const std::string_view said = error.what();
-  std::string name(said.substr(0, said.find_first_of(": ")));
-  if (!name.starts_with('-')) name.insert(0, name.size() == 1 ? "-" : "--");
-  const auto* const option = app.get_option_no_throw(name);
-  if (option == nullptr) return std::string(said);
-  return concat({name, option->get_expected_max() == 0 ? " takes no value" : " needs a value"});
+  const std::string name(said.substr(0, said.find_first_of(": ")));
+  return app.get_option_no_throw(name) == nullptr ? std::string(said) : concat({name, " needs a value"});
 }
 
 /// CLI11's value for an option without a value; no option of sbatch has this value.
@@ -84,6 +82,8 @@ void OptionParser::add_slurm_options(SlurmOptions& taken) {
 }
 
 Result<std::vector<std::string>> OptionParser::parse(std::vector<std::string> words) {
+  if (const auto valued = switch_with_value(*app_, words))
+    return Error{Errc::invalid_argument, concat({*valued, " takes no value"})};
   mark_empty_values(words);
   std::ranges::reverse(words);  // as CLI11 wants them
   try {

@@ -58,6 +58,35 @@ def test_a_wrong_line_points_to_the_subcommands_help(words, said):
     assert Command("aml-dist").refusal(USAGE, *words) == f"{said} (see aml-dist {words[0]} --help)"
 
 
+VALUED = ["--json=3", "--help=x", "--help=", "-h=3", "-h=", "--json=true"]
+
+
+def has_flag(text: str, flag: str) -> bool:
+    return re.search(rf"^  (-\w, )?{flag}(,.*)?( {{2,}}|$)", text, re.M) is not None
+
+
+def test_a_flag_takes_no_value_in_any_command():
+    """CLI11 takes "--json=3" for "--json"."""
+    launchers = ["aml-torchrun", "aml-mpirun", "aml-deepspeed", "aml-horovodrun"]
+    commands = [[name] for name in ["aml-run", "aml-dist", *launchers]] + [["aml-dist", name] for name in subcommands() if name != "exec"]
+    for name, *words in commands:
+        text = Command(name).good(*words, "--help").text
+        for valued in VALUED:
+            flag = valued.split("=")[0]
+            if flag == "--json" and name not in launchers and not has_flag(text, "--json"):
+                continue
+            said = Command(name).refusal(USAGE, *words, valued)
+            assert f"{flag} takes no value (see " in said, (name, words, valued, said)
+    for name, words in (("aml-run", ["--wait=1"]), ("aml-run", ["-W=1"]), ("aml-run", ["-qx", "-H=3"]), ("aml-dist", ["check", "-qv=1"])):
+        assert re.search(r"-(-wait|W|H|v) takes no value", Command(name).refusal(USAGE, *words)), words
+
+
+def test_what_looks_like_a_flag_with_a_value_may_be_a_value():
+    assert "takes no value" not in Command("aml-dist").run("explain", "--aml-dist", "--json=3").said
+    assert "takes no value" not in Command("aml-run").run("--dry-run", "--comment", "--json=3", "--", "x", "--help=3").said
+    assert "--exclusive=user" in Command("aml-run").good("--dry-run", "--exclusive=user", "--", "x").text
+
+
 def test_a_wrong_option_of_aml_dist_itself():
     assert Command("aml-dist").refusal(USAGE) == "a command is missing (see aml-dist --help)"
     assert Command("aml-dist").refusal(USAGE, "--verison") == "there is no option '--verison': did you mean --version? (see aml-dist --help)"

@@ -94,6 +94,11 @@ def test_localhost_outside_an_allocation_is_one_node_of_any_name(tmp_path, name)
     assert "localhost' beside other hosts is this machine" in Command("aml-mpirun").refusal(NOT_FOUND, "-host", "localhost,n2", "x")
 
 
+@pytest.mark.parametrize("line", ["-host localhost:2 -n 1 x : -n 3 x", "-n 3 x : -host localhost:3 -n 1 x", "-n 1 x : -host n1 -n 1 x"])
+def test_hosts_of_some_programs_only_are_refused(line):
+    assert "name them for all, or for none" in Command("aml-mpirun").refusal(USAGE, "--dry-run", *line.split())
+
+
 @pytest.mark.parametrize("name, node", [
     ("localhost", "n2"), ("127.0.0.1", "n2"), ("n1.cluster.example", "n1"), ("n3", "n3"), ("10.0.0.1", "n1"),
 ])
@@ -121,6 +126,27 @@ def test_a_name_that_leads_nowhere_is_told_with_file_and_line(slurm, tmp_path, n
     file = hostfile(tmp_path, f"n1 slots=1\n{name} slots=1\n")
     assert f"{file}:2: {said}" in Command("aml-mpirun").refusal(NOT_FOUND, "--hostfile", file, "x", env=slurm.env)
     assert "nodelist" in options("mpirun", "--hostfile", file, env={"PATH": "/nowhere"})  # without Slurm nothing is known
+
+
+@pytest.mark.parametrize("tool, words", [
+    ("mpirun", ["-host", "n1.a.b,10.0.0.2", "x", ":", "-host", "n2.a.b", "x", ":", "-host", "n3.a.b", "x"]),
+    ("mpirun", ["--mpi", "mpich", "-hosts", "n1.a.b,n2.a.b:2,10.0.0.1", "-n", "4", "x"]),
+    ("deepspeed", ["--include", "n1.a.b:0@n2.a.b:0@10.0.0.1:1", "--num_gpus", "2", "t.py"]),
+    ("deepspeed", ["--hostfile", "FILE", "--include", "n1.a.b@n2.a.b", "t.py"]),
+    ("horovodrun", ["-np", "2", "-H", "n1.a.b:1,n2.a.b:1", "x"]),
+])
+def test_slurm_is_asked_once_for_all_names_of_a_line(slurm, tmp_path, tool, words):
+    slurm.program("sinfo", f"echo asked >>asked; {SINFO}")
+    file = hostfile(tmp_path, "n1.a.b slots=2\nn2.a.b slots=2\n")
+    Command(f"aml-{tool}").good("--dry-run", *[file if word == "FILE" else word for word in words], env=slurm.env)
+    assert slurm.written("asked") == "asked\n"
+
+
+def test_a_slurmctld_that_does_not_answer_is_waited_for_once_and_not_for_ever(slurm):
+    """Then names are taken as they are written."""
+    slurm.program("sinfo", "echo asked >>asked; exec sleep 300")
+    told = options("mpirun", "-host", "n1.a.b:1,n2.a.b:1", "x", ":", "-host", "n3.a.b", "-n", "1", env=slurm.env)
+    assert told["nodelist"] == "n1.a.b,n2.a.b,n3.a.b" and slurm.written("asked") == "asked\n"
 
 
 # ------------------------------------------------------------------------------------------------------------------- bad input

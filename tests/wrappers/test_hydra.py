@@ -108,6 +108,42 @@ def test_hydras_flags(line, words):
         assert each in done.text + done.said, done
 
 
+@pytest.mark.parametrize("line, words", [
+    ("-genv A 1 -print-rank-map -n 2", ["-print-rank-map is ignored", "--mpi=pmi2"]),  # Intel MPI's, behind one of both
+    ("-ppn 1 -n 2 -prepend-timestamp", ["-prepend-timestamp is ignored"]),
+    ("-bootstrap ssh -n 2 -rr", ["-bootstrap is ignored", "--ntasks-per-node=1"]),
+    ("--mpi mvapich -n 2", ["--mpi=pmi2", "--ntasks=2"]),
+    ("-rsh -np 4 n1 n1 n2 n2", ["--nodelist=n1,n2", "--ntasks-per-node=2"]),
+    ("-ssh -np 3 n1 n2 n1 MV2_A=1 B=2", ["MV2_A=1 B=2 srun", "--nodelist=n1,n2,n1", "--distribution=arbitrary"]),
+    ("-np 2 MV2_ENABLE_AFFINITY=0", ["MV2_ENABLE_AFFINITY=0 srun", "--mpi=pmi2"]),
+    ("-export-all -np 2 MVP_A=1", ["MVP_A=1 srun", "-export-all is ignored"]),
+    ("-n 2 A=1", ["--mpi=pmix", "--aml-dist=mpi A=1 ./a"]),  # Open MPI would start it
+])
+def test_the_flags_tell_whose_line_it_is(line, words):
+    done = Command("aml-mpirun").good("--dry-run", *line.split(), "./a", "x=y")
+    assert done.text.endswith("./a x=y\n"), done
+    for each in words:
+        assert each in done.text + done.said, done
+
+
+@pytest.mark.parametrize("line, said", [
+    ("-hosts a,b -n 2 --mca btl tcp ./a", "-hosts is a flag of MPICH and Intel MPI, and --mca one of Open MPI: give the flags of one MPI"),
+    ("-x A=1 -n 2 -ppn 2 ./a", "-x is a flag of Open MPI, and -ppn one of MPICH and Intel MPI: give the flags of one MPI"),
+    ("-gpus-per-proc 1 -rr -n 2 ./a", "-gpus-per-proc is a flag of MPICH, and -rr one of Intel MPI: give the flags of one MPI"),
+    ("-n 2 -bind-to core:2 ./a", "--map-by slot:PE=N"), ("-ssh -np 2 n1 ./a", "'./a' in the list of hosts is not a host"),
+    ("-ssh -np 2 n1 n2", "there is no program"), ("-rsh -np 1 n1 A=1", "there is no program"), ("-rsh -config c -np 1 ./a", "-config is not supported here"),
+])
+def test_flags_of_different_mpis_are_told_apart(line, said):
+    assert said in Command("aml-mpirun").refusal(USAGE, "--dry-run", *line.split())
+
+
+def test_a_file_of_mpich_under_open_mpis_flags_is_told(tmp_path):
+    (tmp_path / "hosts").write_text("n1:2\nn2:2\n")
+    said = Command("aml-mpirun").refusal(USAGE, "-machinefile", str(tmp_path / "hosts"), "-n", "4", "./a")
+    assert said.endswith("hosts:1: 'n1:2' is not a host name: write NAME slots=N, or --mpi mpich if the file is one of MPICH")
+    assert "--nodelist=n1,n2" in srun("-machinefile", str(tmp_path / "hosts"), "-n", "4", "--mpi", "mpich")
+
+
 def test_each_program_has_its_own_env():
     show = "printenv A B"
     line = srun("-genv", "A", "all", "-n", "1", "-env", "B", "one", *show.split(), ":", "-n", "2", "-env", "B=two", *show.split())
@@ -122,7 +158,7 @@ def test_in_a_smaller_allocation_ppn_goes_round_its_nodes():
 
 
 @pytest.mark.parametrize("line, said", [
-    ("--mpi foo -n 2 ./a", "use openmpi, mpich or intel"), ("-ppn 2 -n 2 -n 3 ./a", "second time"),
+    ("--mpi foo -n 2 ./a", "use openmpi, mpich, intel or mvapich"), ("-ppn 2 -n 2 -n 3 ./a", "second time"),
     ("--mpi mpich -hosts a -hosts b -n 1 ./a", "second time"), ("-ppn 2 ./a", None), ("-n 2 -envnone ./a", "--export=NONE"),
     ("--mpi intel -hosts a,b -n 4 ./a", "say how many with -ppn N"), ("-n 1 -env A 1 ./a : ./b", "each needs its number"),
     ("-hosts a: -ppn 1 ./a", "not a number of slots"), ("-n 2 -genv =1 x ./a", None), ("-n 2 -outfile-pattern o.%x ./a", "use %r"),

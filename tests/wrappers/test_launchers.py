@@ -80,7 +80,7 @@ def words_of(tool: str, line: str, **options) -> tuple[list[str], str]:
     return [re.sub(r"^/.*/aml-dist$", "aml-dist", word) for word in shlex.split(done.text)], done.said
 
 
-S = "--kill-on-bad-exit=1"
+S = "--kill-on-bad-exit=1 --quit-on-interrupt"
 
 
 @pytest.mark.parametrize("line, expected", [
@@ -139,7 +139,7 @@ def test_mpirun_takes_a_prefix_of_one_flag():
     assert words_of("mpirun", "-n 2 --oversub ./a")[0][1:3] == ["--overcommit", "--ntasks=2"]
 
 
-M = "--mpi=pmix --kill-on-bad-exit=1"
+M = "--mpi=pmix --kill-on-bad-exit=1 --quit-on-interrupt"
 
 
 @pytest.mark.parametrize("line, expected", [
@@ -208,6 +208,12 @@ def test_an_interface_that_is_named_twice_is_one():
     told = json.loads(Command("aml-horovodrun").good("--dry-run", "--json", "-np", "2", "--network-interfaces", "e0,e1",
                                                      "--network-interface", "e1", "t").out)
     assert told["environment"]["NCCL_SOCKET_IFNAME"] == "e0,e1"
+
+
+@pytest.mark.parametrize("words", [["--network-interfaces", "", "--network-interface", "e1"], ["--network-interfaces", "e1,"]])
+def test_an_empty_name_is_no_interface(words):
+    told = json.loads(Command("aml-horovodrun").good("--dry-run", "--json", "-np", "2", *words, "t").out)
+    assert told["environment"]["NCCL_SOCKET_IFNAME"] == "e1"
 
 
 def test_mpirun_in_an_allocation_needs_no_number():

@@ -98,7 +98,7 @@ def test_an_environment_by_name_is_what_the_table_says(aml_run, job, table, tmp_
 
 
 @pytest.mark.parametrize("text, said", [
-    ("file:./none.yml", "1:27: environment is"), ("file:./empty.yml", "has neither image nor conda_file")])
+    ("file:./none.yml", "1:27: environment: "), ("file:./empty.yml", "has neither image nor conda_file")])
 def test_an_environments_file_that_says_nothing_is_refused(aml_run, job, table, tmp_path, text, said):
     (tmp_path / "empty.yml").write_text("name: x\n")
     assert said in aml_run.run(*table("images: {by: pyxis}\n"), job(f"{{command: a, environment: {text}}}\n")).said

@@ -66,6 +66,12 @@ MasterAddress::Form form_of(const Spec& spec, const SitePolicy& policy) {
   return form == Form::ip || form == Form::name ? form : policy.master_addr;
 }
 
+/// Whether a host without IPv4 is named instead: the user does not insist on an address, nor the site on its network.
+bool may_be_named(const Spec& spec, const SitePolicy& policy, const std::string& host, const NetworkView& network) {
+  return spec.master_addr.form != MasterAddress::Form::ip && !policy.network && network.has_ipv6_only &&
+         network.has_ipv6_only(host + policy.suffix);
+}
+
 Result<std::string> address_on_interface(const SitePolicy& policy, const std::string& host,
                                          const NetworkView& network) {
   if (!network.is_here(host)) return concat({"@", policy.interface});
@@ -100,6 +106,11 @@ Result<Ipv4> resolve_ipv4(const std::string& name) {
                        " is IPv6), and scripts split MASTER_ADDR:MASTER_PORT at ':': use master_addr=name"})};
 }
 
+bool has_ipv6_only(const std::string& name) {
+  const auto found = ask_resolver(name);
+  return found && !found->front().as_ipv4();  // IPv4 comes first
+}
+
 bool is_this_host(const std::string& node) {
   if (own_variable("SLURMD_NODENAME") == node) return true;
   const std::string full = own_host_name();
@@ -116,8 +127,9 @@ Result<std::string> choose_master_address(const Spec& spec, const SitePolicy& po
   if (form_of(spec, policy) == Form::name) return name_of(policy, host, network);
   if (!policy.interface.empty()) return address_on_interface(policy, host, network);
   const auto address = address_of(policy, placement, placement.map.node_of(0), network);
-  if (!address) return address.error();
-  return address->to_string();
+  if (address) return address->to_string();
+  if (may_be_named(spec, policy, host, network)) return host + policy.suffix;
+  return address.error();
 }
 
 Result<NodeHosts> choose_node_hosts(const Spec& spec, const SitePolicy& policy, const Placement& placement,
@@ -139,6 +151,8 @@ Result<NodeHosts> choose_node_hosts(const Spec& spec, const SitePolicy& policy, 
       continue;
     }
     const auto address = address_of(policy, placement, node, network);
+    if (!address && may_be_named(spec, policy, placement.hosts.at(node), network))
+      return NodeHosts::names(policy.suffix);
     if (!address) return address.error();
     addresses[node] = *address;
   }
@@ -170,6 +184,7 @@ NetworkView this_machine(std::function<Result<Ipv4>(const std::string& node)> sl
     return resolve_ipv4(node);
   };
   view.resolve = resolve_ipv4;
+  view.has_ipv6_only = has_ipv6_only;
   view.source_towards = source_address_towards;
   view.is_here = is_this_host;
   view.interface_address = address_of_interface;

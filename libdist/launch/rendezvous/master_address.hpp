@@ -23,6 +23,8 @@ struct NetworkView {
   std::function<Result<Ipv4>(const std::string& node)> address_of_node;
   /// Address of any name.
   std::function<Result<Ipv4>(const std::string& name)> resolve;
+  /// Whether a name has addresses, but of IPv6 only. Asked about a name without IPv4; may be empty: no.
+  std::function<bool(const std::string& name)> has_ipv6_only;
   /// Source address that this machine would use towards `peer`.
   std::function<Result<Ipv4>(Ipv4 peer)> source_towards;
   /// Whether this machine is that node.
@@ -36,7 +38,9 @@ struct NetworkView {
 
 /// The address for MASTER_ADDR: the host of rank 0, as a name or as IPv4, as `spec` and `policy` ask. Never loopback if
 /// other nodes of the step have other addresses. If the site names an interface and rank 0's host is another machine:
-/// "@" and the interface name. Errors: unavailable when the name does not resolve, or only to loopback.
+/// "@" and the interface name. A host with IPv6 only is named: scripts split MASTER_ADDR:MASTER_PORT at ':', and few
+/// programs take a bare IPv6 address. Errors: unavailable when the name does not resolve, or only to loopback; or has
+/// IPv6 only where the user asks for an address, or the site for its IPv4 network.
 [[nodiscard]] Result<std::string> choose_master_address(const Spec& spec, const SitePolicy& policy,
                                                         const Placement& placement, const NetworkView& network);
 
@@ -44,8 +48,8 @@ struct NetworkView {
 /// the site's suffix, or by address, as `spec` and `policy` ask for MASTER_ADDR. A host that the user names is rank 0's
 /// node only; the others follow the site's rule. If the site names an interface, only each node knows its own address
 /// there: the others are then found by the site's suffix, or by NodeAddr within the site's network. `master` is the
-/// address chosen for rank 0's node, which is not looked up again. Errors: as choose_master_address(), and unavailable
-/// for an interface without suffix and network.
+/// address chosen for rank 0's node, which is not looked up again. If one of the others has IPv6 only, all are named.
+/// Errors: as choose_master_address(), and unavailable for an interface without suffix and network.
 [[nodiscard]] Result<NodeHosts> choose_node_hosts(const Spec& spec, const SitePolicy& policy,
                                                   const Placement& placement, std::string_view master,
                                                   const NetworkView& network);

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <set>
+
 #include "launch/rendezvous/name_target.hpp"
 #include "support.hpp"
 
@@ -102,11 +104,35 @@ TEST(MasterAddress, StaysInsideTheSitesNetworkAsAName) {
       << "rank 0's node says it";
 }
 
-TEST(MasterAddress, IsAdvisedToBeANameWhereThereIsIpv6Only) {
-  const auto address = this_machine({}).resolve("::1");
+/// A network where the named hosts have IPv6 only.
+NetworkView with_ipv6_only(NetworkView view, std::set<std::string, std::less<>> hosts) {
+  view.has_ipv6_only = [hosts = std::move(hosts)](const std::string& name) { return hosts.contains(name); };
+  return view;
+}
+
+TEST(MasterAddress, IsANameWhereRankZerosHostHasIpv6Only) {
+  const Placement where = placement("n[1-2]", {0, 1});
+  const NetworkView six = with_ipv6_only(network({}), {"n1", "n2", "n1-ib0"});
+  SitePolicy policy = SitePolicy::defaults();
+  EXPECT_EQ(choose("pytorch", where, six).value(), "n1");
+  EXPECT_FALSE(choose("pytorch,master_addr=ip", where, six)) << "the user insists";
+  EXPECT_FALSE(choose("pytorch", placement("n[3-4]", {0, 1}), six)) << "a host that nobody knows";
+  policy.suffix = "-ib0";
+  EXPECT_EQ(choose("pytorch", where, six, policy).value(), "n1-ib0");
+  policy.network = Ipv4Network::parse("10.0.0.0/8");
+  EXPECT_FALSE(choose("pytorch", where, six, policy)) << "the site insists on IPv4";
+  EXPECT_EQ(choose("pytorch", where, with_ipv6_only(network(two), {"n2"})).value(), "10.0.0.1");
+}
+
+TEST(MasterAddress, OfIpv6IsAdvisedToBeAName) {
+  const NetworkView here = this_machine({});
+  const auto address = here.resolve("::1");
   ASSERT_FALSE(address);
   EXPECT_NE(address.error().message.find("(::1 is IPv6)"), std::string::npos) << address.error().message;
   EXPECT_NE(address.error().message.find("use master_addr=name"), std::string::npos);
+  EXPECT_TRUE(here.has_ipv6_only("::1"));
+  EXPECT_FALSE(here.has_ipv6_only("127.0.0.1"));
+  EXPECT_FALSE(here.has_ipv6_only("no-such-host.invalid"));
 }
 
 TEST(NameTarget, IsWhereANameLeadsOnThisNode) {
@@ -188,6 +214,17 @@ TEST(NodeHostsChoice, FollowsTheRuleOfTheMaster) {
   site.master_addr = MasterAddress::Form::name;
   EXPECT_EQ(peer("tensorflow", network(three), site, 1), "n2-ib0");
   EXPECT_EQ(peer("tensorflow,master_addr=ip", network(three), site, 1), "192.168.0.2");
+}
+
+TEST(NodeHostsChoice, AreNamesWhereAHostHasIpv6Only) {
+  const SitePolicy site = SitePolicy::defaults();
+  const NetworkView none = with_ipv6_only(network({}), {"n1", "n2", "n3"});
+  EXPECT_EQ(peer("tensorflow", none, site, 2), "n3");
+  Addresses without_last = three;
+  without_last.erase("n3");
+  const NetworkView mixed = with_ipv6_only(network(without_last), {"n3"});
+  EXPECT_EQ(peer("tensorflow", mixed, site, 1), "n2") << "all are named";
+  EXPECT_EQ(peer("tensorflow,master_addr=ip", mixed, site, 2), "no such host n3");
 }
 
 TEST(NodeHostsChoice, IsMadeForTensorflowOnSeveralNodesOnly) {

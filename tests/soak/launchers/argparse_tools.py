@@ -344,8 +344,9 @@ class Horovodrun:
         wanted = {"env": env, "tasks": arguments.num_proc, "program": arguments.command}
         got = {"env": have, "tasks": tasks, "program": ours.program}
         if arguments.nics:
-            wanted["nics"] = sorted(arguments.nics)
-            got["nics"] = sorted(ours.told["environment"].get("NCCL_SOCKET_IFNAME", "").split(","))
+            # An empty name is no interface: real horovodrun hands ",eth1" on.
+            wanted["nics"] = sorted(filter(None, arguments.nics))
+            got["nics"] = sorted(filter(None, ours.told["environment"].get("NCCL_SOCKET_IFNAME", "").split(",")))
         return (SAME, "") if wanted == got else (DIFFERS, f"wanted {wanted}, got {got}")
 
 

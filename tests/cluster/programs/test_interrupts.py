@@ -1,0 +1,51 @@
+"""Ctrl-C in a terminal, where a launcher writes into a pipe: tee dies of it, and no process may go on with nobody to read."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from test_aml_run import command
+
+# Runs a shell line in a terminal of its own, and presses Ctrl-C when the line has printed this word.
+TERMINAL = """import os, pty, sys
+child, terminal = pty.fork()
+if child == 0:
+    os.execvp("bash", ["bash", "--norc", "-c", sys.argv[1]])
+seen = b""
+pressed = False
+while True:
+    try:
+        more = os.read(terminal, 65536)
+    except OSError:
+        break
+    if not more:
+        break
+    seen += more
+    if not pressed and seen.count(b"ready") == 2:
+        os.write(terminal, b"\\x03")
+        pressed = True
+sys.stdout.write(seen.decode(errors="replace"))
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+ENDLESS = """import os, time
+print("ready", flush=True)
+while True:
+    print("rank", os.environ["RANK"], flush=True)
+    time.sleep(0.2)
+"""
+
+
+@pytest.mark.parametrize("launcher", [("aml-mpirun", "-n", "2", "--map-by", "node", "--slurm=--mpi=none", "python3"),
+                                      ("aml-torchrun", "--nnodes=2")])
+def test_the_first_ctrl_c_ends_a_launcher_that_writes_into_a_pipe(cluster, workdir, launcher):
+    (workdir / "endless.py").write_text(ENDLESS)
+    (workdir / "terminal.py").write_text(TERMINAL)
+    line = f"{command(*launcher, f'{workdir}/endless.py')} | tee {workdir}/log; echo ended: ${{PIPESTATUS[@]}}"
+    done = cluster.run(f"cd {workdir} && python3 terminal.py {shlex.quote(line)}", user="alice", timeout=60)
+    assert done.status == 0 and "ended: 130 130" in done.out, str(done)
+    for node in ("node1", "node2"):
+        left = cluster.run("for i in {1..50}; do pgrep -f '[e]ndless.py' || exit 0; sleep 0.1; done; exit 1", on=node)
+        assert left.status == 0, f"{node}: {left}"
+    assert "rank 0" in (workdir / "log").read_text()
