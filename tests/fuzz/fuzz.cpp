@@ -36,7 +36,8 @@ bool is_chosen(std::string_view input) {
 
 std::string lengthened(std::string_view input) {
   std::string text(input);
-  while (text.size() + chosen->separator->size() + input.size() <= long_text) text.append(*chosen->separator).append(input);
+  while (text.size() + chosen->separator->size() + input.size() <= long_text)
+    text.append(*chosen->separator).append(input);
   return text;
 }
 

@@ -1,8 +1,9 @@
 // What the fuzz targets share: invariants that abort, a meter for memory, and numbers and texts out of raw input.
 //
 // A target is one file that defines try_input() and separator in the namespace of its name. libFuzzer calls it through
-// fuzz.cpp, which also hands it now and then a long text, made of the input again and again, since a fuzzer alone hardly ever
-// comes to the kernel's 128 KiB. All targets are one program, which is linked once, and has a name for each.
+// fuzz.cpp, which also hands it now and then a long text, made of the input again and again, since a fuzzer alone
+// hardly ever comes to the kernel's 128 KiB. All targets are one program, which is linked once, and has a name for
+// each.
 #pragma once
 
 #include <cstddef>
