@@ -326,9 +326,9 @@ TEST(Job, NodesOfManyPortsAreComparedByAsManyAddressesAsFit) {
     }
     return summarise(node, {}, {.checks = {{"ib.gid", Verdict::pass, "fine", ""}}, .verified = true});
   };
-  const Report report =
-      verify_job({summary_with("a", 1001), summary_with("b", 1002)}, {}, launch::RdmaPolicy::require);
-  EXPECT_NE(report.find("ib.gid")->evidence.find("a and b have the same address a088:c203:1000:1000"), std::string::npos)
+  const Report report = verify_job({summary_with("a", 1001), summary_with("b", 1002)}, {}, launch::RdmaPolicy::require);
+  EXPECT_NE(report.find("ib.gid")->evidence.find("a and b have the same address a088:c203:1000:1000"),
+            std::string::npos)
       << report.find("ib.gid")->evidence;
 }
 
