@@ -7,7 +7,7 @@
 #include "step/cause/task_cause.hpp"
 #include "step/messages/failure_report.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::causes {
 namespace {
 
 void check_cause(const step::Cause& cause) {
@@ -52,4 +52,4 @@ void try_input(std::string_view input) {
   require(step::FailureReport::parse(report.to_datagram(1), 1) == report, "a report that is written is the same");
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::causes

@@ -13,7 +13,7 @@
 #include "step/messages/server_release.hpp"
 #include "step/server/inbox.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::datagrams {
 namespace {
 
 constexpr step::Token token{0x00c0ffee00c0ffee, 0x5ca1ab1e5ca1ab1e};
@@ -110,4 +110,4 @@ void try_input(std::string_view input) {
   }
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::datagrams

@@ -6,7 +6,7 @@
 #include "fabric/facts/selection.hpp"
 #include "fuzz.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::device_choice {
 namespace {
 
 using fabric::NcclSelection;
@@ -41,4 +41,4 @@ void try_input(std::string_view input) {
   static_cast<void>(fabric::ucx_allows_verbs(text));
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::device_choice

@@ -17,7 +17,7 @@
 #include "step/messages/srun_link.hpp"
 #include "step/messages/step_secret.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::environment {
 namespace {
 
 /// Variables that the plugin reads, by a letter that the fuzzer can find.
@@ -171,4 +171,4 @@ void try_input(std::string_view input) {
   try_step(step, table, map.empty() ? std::nullopt : std::optional<std::string>(map));
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::environment

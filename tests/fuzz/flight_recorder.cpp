@@ -17,7 +17,7 @@
 #include "trace/record/flight_recorder.hpp"
 #include "trace/record/record_reader.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::flight_recorder {
 namespace {
 
 using namespace trace;
@@ -84,4 +84,4 @@ void try_input(std::string_view input) {
   require(!said || trace::is_last_call(*said), "what srun is told is of our own words");
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::flight_recorder

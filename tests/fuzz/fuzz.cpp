@@ -5,9 +5,18 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 
 namespace amldist::fuzz {
 namespace {
+
+#define TARGET(name) Target{#name, &name::try_input, &name::separator},
+constexpr Target targets[] = {
+#include "targets.def"
+};
+#undef TARGET
+
+const Target* chosen = nullptr;
 
 constexpr std::size_t longest_sentence = 1024;
 constexpr std::size_t long_text = longest_environment_string - 1;
@@ -27,8 +36,18 @@ bool is_chosen(std::string_view input) {
 
 std::string lengthened(std::string_view input) {
   std::string text(input);
-  while (text.size() + separator.size() + input.size() <= long_text) text.append(separator).append(input);
+  while (text.size() + chosen->separator->size() + input.size() <= long_text)
+    text.append(*chosen->separator).append(input);
   return text;
+}
+
+/// The target that the program is called like.
+const Target* target_of(std::string_view program) {
+  const std::string_view name = program.substr(program.rfind('/') + 1);
+  const auto* const found = std::ranges::find(targets, name, &Target::name);
+  if (found != std::end(targets)) return found;
+  std::fprintf(stderr, "no target is called '%.*s'\n", static_cast<int>(name.size()), name.data());
+  std::exit(2);
 }
 
 }  // namespace
@@ -67,14 +86,16 @@ std::string_view Input::line() noexcept {
 
 }  // namespace amldist::fuzz
 
-extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {
+extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** argv) {
+  amldist::fuzz::chosen = amldist::fuzz::target_of((*argv)[0]);
   __sanitizer_install_malloc_and_free_hooks(amldist::fuzz::count_malloc, amldist::fuzz::count_free);
   return 0;
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace amldist::fuzz;
   const std::string_view input(reinterpret_cast<const char*>(data), size);
-  amldist::fuzz::try_input(input);
-  if (amldist::fuzz::is_chosen(input)) amldist::fuzz::try_input(amldist::fuzz::lengthened(input));
+  chosen->try_input(input);
+  if (is_chosen(input)) chosen->try_input(lengthened(input));
   return 0;
 }

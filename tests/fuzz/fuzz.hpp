@@ -1,7 +1,9 @@
 // What the fuzz targets share: invariants that abort, a meter for memory, and numbers and texts out of raw input.
 //
-// A target is one file that defines try_input(). libFuzzer calls it through fuzz.cpp, which also hands it now and then
-// a long text, made of the input again and again, since a fuzzer alone hardly ever comes to the kernel's 128 KiB.
+// A target is one file that defines try_input() and separator in the namespace of its name. libFuzzer calls it through
+// fuzz.cpp, which also hands it now and then a long text, made of the input again and again, since a fuzzer alone
+// hardly ever comes to the kernel's 128 KiB. All targets are one program, which is linked once, and has a name for
+// each.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +17,22 @@
 
 namespace amldist::fuzz {
 
-/// The target: reads hostile input and checks what it makes of it.
-void try_input(std::string_view input);
-/// What stands between two copies of the input in a long text; each target knows its grammar's.
-extern const std::string_view separator;
+// The list that CMake writes.
+#define TARGET(name)                       \
+  namespace name {                         \
+  extern const std::string_view separator; \
+  void try_input(std::string_view input);  \
+  }
+#include "targets.def"
+#undef TARGET
+
+struct Target {
+  std::string_view name;
+  /// Reads hostile input and checks what it makes of it.
+  void (*try_input)(std::string_view input);
+  /// What stands between two copies of the input in a long text; each target knows its grammar's.
+  const std::string_view* separator;
+};
 
 /// Ends the process with the sentence if the invariant does not hold.
 void require(bool holds, const char* invariant);

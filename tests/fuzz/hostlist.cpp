@@ -6,7 +6,7 @@
 #include "fuzz.hpp"
 #include "launch/placement/components.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::hostlist {
 namespace {
 
 constexpr std::size_t most_checked = 4096;  // hosts that are looked at one by one
@@ -41,4 +41,4 @@ void try_input(std::string_view input) {
   require(distinct->size() <= list->size(), "a host that is named again is the same host");
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::hostlist

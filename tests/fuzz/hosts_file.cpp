@@ -6,7 +6,7 @@
 #include "base/net/own_network.hpp"
 #include "fuzz.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::hosts_file {
 namespace {
 
 /// hosts(5), said once more in another way.
@@ -50,4 +50,4 @@ void try_input(std::string_view input) {
   if (!odd) require(found == oracle(content, name), "the file gives the name this address");
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::hosts_file

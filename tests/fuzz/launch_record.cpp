@@ -8,7 +8,7 @@
 #include "launch/rendezvous/master_address.hpp"
 #include "task_map_invariants.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::launch_record {
 namespace {
 
 /// As read_step() of the plugin goes on with the components of a heterogeneous step.
@@ -44,4 +44,4 @@ void try_input(std::string_view input) {
   if (record->is_heterogeneous()) follow_components(*record);
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::launch_record

@@ -7,7 +7,7 @@
 #include "step/messages/node_texts.hpp"
 #include "step/messages/text_exchange.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::notices {
 namespace {
 
 constexpr std::uint64_t token = 0x00c0ffee00c0ffeeULL;
@@ -92,4 +92,4 @@ void try_input(std::string_view input) {
   check_round(input);
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::notices

@@ -6,7 +6,7 @@
 #include "base/text/text.hpp"
 #include "fuzz.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::option {
 namespace {
 
 using text::concat;
@@ -104,4 +104,4 @@ void try_input(std::string_view input) {
   require(again && *again == *spec, "an option that is written out means the same");
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::option

@@ -4,7 +4,7 @@
 #include "fuzz.hpp"
 #include "launch/site/site_policy.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::plugstack {
 
 const std::string_view separator = "\n";
 
@@ -18,4 +18,4 @@ void try_input(std::string_view input) {
   }
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::plugstack

@@ -6,7 +6,7 @@
 #include "fuzz.hpp"
 #include "launch/rendezvous/step_port.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::port_ranges {
 namespace {
 
 using Ports = std::bitset<65536>;
@@ -62,4 +62,4 @@ void try_input(std::string_view input) {
   if (rest.size() > 1) require(launch::step_port(rest, {"cluster", 12, 0}, 4) != port, "neighbouring steps differ");
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::port_ranges

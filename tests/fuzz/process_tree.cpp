@@ -5,7 +5,7 @@
 
 #include "fuzz.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::process_tree {
 
 const std::string_view separator = " ";
 
@@ -18,4 +18,4 @@ void try_input(std::string_view input) {
   require(own && own->parent == 815 && own->state == 'S' && own->cpu_ticks == 100, "a name forges nothing");
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::process_tree

@@ -9,7 +9,7 @@
 #include "base/os/whole_file.hpp"
 #include "fuzz.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::program_file {
 
 const std::string_view separator = "\x7f";
 
@@ -21,4 +21,4 @@ void try_input(std::string_view input) {
   require(why.empty() || why == "is statically linked", "a file without setuid is linked in one of two ways");
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::program_file

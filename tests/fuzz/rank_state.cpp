@@ -5,7 +5,7 @@
 #include "fuzz.hpp"
 #include "trace/diagnosis/hang_diagnosis.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::rank_state {
 namespace {
 
 using trace::Recording;
@@ -55,4 +55,4 @@ void try_input(std::string_view input) {
   require(step::parse_rank_state(written, tasks, now_ns).has_value(), "a state that is written out can be read");
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::rank_state

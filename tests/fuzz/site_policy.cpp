@@ -3,7 +3,7 @@
 
 #include "fuzz.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::site_policy {
 
 const std::string_view separator = "\n";
 
@@ -30,4 +30,4 @@ void try_input(std::string_view input) {
           "the same arguments again change nothing");
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::site_policy

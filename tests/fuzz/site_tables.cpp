@@ -7,7 +7,7 @@
 #include "fabric/sku/sku_table.hpp"
 #include "fuzz.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::site_tables {
 namespace {
 
 void check_skus(std::string_view content) {
@@ -54,4 +54,4 @@ void try_input(std::string_view input) {
   else check_counters(content);
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::site_tables

@@ -7,7 +7,7 @@
 
 #include "fuzz.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::site_verdict {
 namespace {
 
 constexpr std::size_t longest_text = 4096;  // of some findings, each of them a sentence
@@ -39,4 +39,4 @@ void try_input(std::string_view input) {
   require(is_well || !check.remedy.empty(), "what is not well has a remedy");
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::site_verdict

@@ -18,7 +18,7 @@
 #include "trace/diagnosis/stalls.hpp"
 #include "trace/record/flight_recorder.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::step_recordings {
 namespace {
 
 using namespace trace;
@@ -138,4 +138,4 @@ void try_input(std::string_view input) {
   static_cast<void>(within(most_bytes, [] { return tell(folder.path()); }));
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::step_recordings

@@ -7,7 +7,7 @@
 
 #include "fuzz.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::substitution {
 
 using run::Values;
 
@@ -93,4 +93,4 @@ void try_input(std::string_view input) {
   static_cast<void>(run::what_bash_does({run::Replacement::Form::text, value}, '\0', '\0'));
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::substitution

@@ -4,7 +4,7 @@
 #include "aml_run/yaml/yaml_reading.hpp"
 #include "fuzz.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::sweep {
 
 const std::string_view separator = "\n";
 
@@ -32,4 +32,4 @@ void try_input(std::string_view input) {
   }
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::sweep

@@ -14,7 +14,7 @@
 #include "fabric/sku/sku_table.hpp"
 #include "fuzz.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::sysfs {
 namespace {
 
 namespace fs = std::filesystem;
@@ -100,4 +100,4 @@ void try_input(std::string_view input) {
   }
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::sysfs

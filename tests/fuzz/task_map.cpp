@@ -8,7 +8,7 @@
 #include "fuzz.hpp"
 #include "task_map_invariants.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::task_map {
 
 const std::string_view separator = ",";
 
@@ -27,4 +27,4 @@ void try_input(std::string_view input) {
   if (size <= most_ranks_checked) check_map(*map);
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::task_map

@@ -5,7 +5,7 @@
 #include "fuzz.hpp"
 #include "task_map_invariants.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::tasks_per_node {
 namespace {
 
 std::string written(const std::vector<TasksRun>& runs) {
@@ -58,4 +58,4 @@ void try_input(std::string_view input) {
   check_map(*map);
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::tasks_per_node

@@ -3,7 +3,7 @@
 
 #include "fuzz.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::wait_shares {
 namespace {
 
 constexpr std::uint32_t tasks = 1000;
@@ -35,4 +35,4 @@ void try_input(std::string_view input) {
   if (found) require_sentence(trace::sentence(*found));
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::wait_shares

@@ -15,7 +15,7 @@
 #include "world/wireup/joiner.hpp"
 #include "world/wireup/limits.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::wireup {
 namespace {
 
 using namespace world;
@@ -180,4 +180,4 @@ void try_input(std::string_view input) {
   }
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::wireup

@@ -7,7 +7,7 @@
 #include "world/control/merged_states.hpp"
 #include "world/wireup/frame.hpp"
 
-namespace amldist::fuzz {
+namespace amldist::fuzz::world_frames {
 namespace {
 
 using namespace world;
@@ -51,4 +51,4 @@ void try_input(std::string_view input) {
   within(most_bytes, [&] { return of_agreement ? read_agreement(input.substr(1)) : read_states(input.substr(1)); });
 }
 
-}  // namespace amldist::fuzz
+}  // namespace amldist::fuzz::world_frames
