@@ -55,7 +55,7 @@ Result<Baseline> Baseline::parse(std::string_view content) {
     }
     out.samples_[concat({words[1], " ", words[2]})].push_back({*time, *value});
   }
-  for (auto& [key, samples] : out.samples_) std::ranges::sort(samples, {}, &Sample::time);
+  for (auto& [key, samples] : out.samples_) std::ranges::stable_sort(samples, {}, &Sample::time);
   return out;
 }
 
