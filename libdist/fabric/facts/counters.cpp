@@ -12,7 +12,7 @@ using text::concat;
 
 constexpr std::uint64_t largest = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t closest_samples = 300;
-constexpr std::uint64_t farthest_samples = 24 * 3600;
+constexpr std::uint64_t farthest_samples = 24UL * 3600;
 
 /// Whether a sample is worth storing: a changed counter always, a reset always, an unchanged one once a day.
 bool is_news(const Sample& last, const Sample& now) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 import pytest
@@ -44,7 +45,8 @@ def test_the_first_ctrl_c_ends_a_launcher_that_writes_into_a_pipe(cluster, workd
     (workdir / "terminal.py").write_text(TERMINAL)
     line = f"{command(*launcher, f'{workdir}/endless.py')} | tee {workdir}/log; echo ended: ${{PIPESTATUS[@]}}"
     done = cluster.run(f"cd {workdir} && python3 terminal.py {shlex.quote(line)}", user="alice", timeout=60)
-    assert done.status == 0 and "ended: 130 130" in done.out, str(done)
+    # Python ends by SIGINT, or is killed with its step before it has.
+    assert done.status == 0 and re.search(r"ended: (130|137|143|255) 130", done.out), str(done)
     for node in ("node1", "node2"):
         left = cluster.run("for i in {1..50}; do pgrep -f '[e]ndless.py' || exit 0; sleep 0.1; done; exit 1", on=node)
         assert left.status == 0, f"{node}: {left}"
