@@ -89,6 +89,7 @@ bool PendingMessages::progress() {
 void PendingMessages::back_off(int idle) {
   if (!transport_.rest(idle)) return;
   // The oldest comes last: it is the one that is reported to other ranks.
+  // NOLINTNEXTLINE(modernize-loop-convert): clang 14 does not compile std::views::reverse
   for (auto each = posted_.rbegin(); each != posted_.rend(); ++each) {
     Pending& message = **each;
     announce(message);
