@@ -16,7 +16,7 @@ constexpr Dialect hydra_dialect = {.tool = "mpirun", .attached = false};
 [[nodiscard]] std::vector<Row<MpiState>> hydra_rows(MpiFamily family);
 
 /// mpirun_rsh of MVAPICH: takes the hosts behind "-rsh -np N", and "NAME=VALUE", from in front of a program. Errors: no
-/// program is left, or what ought to be a host is none.
+/// program is left, or a word where a host must stand is not a host name.
 [[nodiscard]] Result<void> take_mvapich_words(MpiState& state, std::vector<std::string>& program);
 
 /// Sets the step's shape as Hydra deals the processes. Errors: their number is not known.

@@ -77,7 +77,7 @@ std::string names_of(Families set) {
   return text::join(found, " and ");
 }
 
-/// The families that have all flags. Errors: there are none.
+/// The families that have all flags. Errors: no family has them all.
 Result<Families> who_has_all(const std::vector<Seen>& flags) {
   Families left = all_families;
   for (const Seen& flag : flags) {

@@ -30,7 +30,7 @@ struct Target {
   std::string_view name;
   /// Reads hostile input and checks what it makes of it.
   void (*try_input)(std::string_view input);
-  /// What stands between two copies of the input in a long text; each target knows its grammar's.
+  /// Separates the copies of the input in a long text, as the target's grammar does.
   const std::string_view* separator;
 };
 
