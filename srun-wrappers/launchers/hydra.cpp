@@ -13,7 +13,6 @@ namespace hydra {
 namespace {
 
 using text::concat;
-using text::quote;
 using Done = Result<void>;
 using F = FlagHandling;
 
