@@ -238,7 +238,8 @@ def main() -> int:
         print(f"skipped: {why}")
         return 77
     wrong = 0
-    with network.Network() as nodes, tempfile.TemporaryDirectory() as folder:
+    # Not below TMPDIR, which other users may not enter: the attacker reads what was recorded.
+    with network.Network() as nodes, tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         pathlib.Path(folder).chmod(0o755)
         for name in ["nobody", *(options.only or ATTACKS)]:
             field = Field(options.program, nodes, pathlib.Path(folder))
