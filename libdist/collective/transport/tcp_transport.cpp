@@ -20,7 +20,8 @@ constexpr std::size_t header_bytes = 16;
 
 }  // namespace
 
-TcpTransport::TcpTransport(world::ControlChannel& channel, const world::CommWatch& watch, std::uint64_t id)
+TcpTransport::TcpTransport(world::ControlChannel& channel, const world::CommWatch& watch, std::uint64_t id,
+                           bool oversubscribed)
     : channel_(channel),
       watch_(watch),
       id_(id),
@@ -28,7 +29,8 @@ TcpTransport::TcpTransport(world::ControlChannel& channel, const world::CommWatc
       connections_(watch.members().size()),
       codes_(watch.members().size()),
       code_bytes_(channel.integrity() == world::Integrity::off ? 0 : world::message_code_bytes),
-      busy_(watch.members().size()) {}
+      busy_(watch.members().size()),
+      oversubscribed_(oversubscribed) {}
 
 std::string_view TcpTransport::name() const noexcept {
   if (channel_.integrity() == world::Integrity::off) return "tcp";
@@ -186,8 +188,11 @@ Result<bool> TcpTransport::pull(Progress& receive, calls::Watchdog& watchdog) {
 
 /// Between ranks that wait for each other a message arrives sooner than a sleeper wakes up, so first it yields: with
 /// its own processor the rank polls again at once, otherwise another rank runs. After polling in vain for long, or if
-/// the processor did not come back for long, it sleeps: a woken process runs before those that only compute.
+/// the processor did not come back for long, it sleeps: a woken process runs before those that only compute. With fewer
+/// processors than ranks it sleeps at once: Linux lets a process yield only to those of its own session or cgroup,
+/// and ranks that are reached by TCP are of others.
 bool TcpTransport::rest(int idle) {
+  if (oversubscribed_) return sleep();
   constexpr auto patience = std::chrono::microseconds(100);
   const auto now = Clock::now();
   if (idle == 1) idle_since_ = now;

@@ -18,8 +18,8 @@ namespace amldist::collective {
 class TcpTransport final : public Transport {
  public:
   /// `watch` knows the communicator's ranks. `id` distinguishes these connections from those of other transports.
-  /// Channel and watch outlive this object.
-  TcpTransport(world::ControlChannel& channel, const world::CommWatch& watch, std::uint64_t id);
+  /// `oversubscribed`: fewer processors than ranks on this machine. Channel and watch outlive this object.
+  TcpTransport(world::ControlChannel& channel, const world::CommWatch& watch, std::uint64_t id, bool oversubscribed);
   ~TcpTransport() override { channel_.forget_data_connections(id_); }
   TcpTransport(const TcpTransport&) = delete;
   TcpTransport& operator=(const TcpTransport&) = delete;
@@ -77,6 +77,7 @@ class TcpTransport final : public Transport {
   std::vector<Progress> receives_;
   std::vector<std::uint64_t> busy_;  // by rank: the last pass of advance() in which a message of this pair was served
   std::uint64_t pass_ = 0;
+  const bool oversubscribed_;
   Clock::time_point idle_since_;
 };
 

@@ -99,8 +99,9 @@ Result<TransportChoice> choose_transport(world::ControlChannel& channel, const w
     if (offers) choice.why_not_mpi = concat({"rank ", std::to_string(without), " does not use MPI"});
   }
   constexpr std::uint64_t of_messages = 0x6d65737361676573;  // identifiers are random: this derives another one
-  choice.collectives = std::make_unique<TcpTransport>(channel, watch, watch.id());
-  choice.messages = with_loopback(std::make_unique<TcpTransport>(channel, watch, watch.id() ^ of_messages), watch);
+  choice.collectives = std::make_unique<TcpTransport>(channel, watch, watch.id(), choice.is_oversubscribed);
+  choice.messages = with_loopback(
+      std::make_unique<TcpTransport>(channel, watch, watch.id() ^ of_messages, choice.is_oversubscribed), watch);
   return choice;
 }
 

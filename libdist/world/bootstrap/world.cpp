@@ -2,9 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
+#include <span>
 #include <thread>
+#include <vector>
 
 #include "base/net/own_network.hpp"
 #include "base/os/descriptor_limit.hpp"
@@ -67,12 +70,26 @@ OwnPlace own_place(const launch::ProcessIdentity& identity, const WorldSecret& s
   return own;
 }
 
+/// Whether rank 0 listens on another machine than this one, as far as addresses tell: a name may mean either, and
+/// every machine has a loopback address.
+bool is_on_another_machine(std::span<const Endpoint> root) {
+  const auto own = own_addresses();
+  bool has_foreign = false;
+  for (const Endpoint& each : root) {
+    const auto address = IpAddress::parse(each.host);
+    if (address && address->is_loopback()) continue;
+    if (!address || std::ranges::find(own, *address) != own.end()) return false;
+    has_foreign = true;
+  }
+  return has_foreign;
+}
+
 /// How long a process lets another one of its node become leader first. Only a preference: rank 0 is the root, and is
-/// best also the leader of its node.
-milliseconds patience_of(const launch::ProcessIdentity& identity) {
+/// best also the leader of its node; on the other nodes any process is as good.
+milliseconds patience_of(const launch::ProcessIdentity& identity, std::span<const Endpoint> root) {
   constexpr milliseconds for_first(100);
   constexpr milliseconds for_any(20);
-  if (identity.rank == 0 || identity.local_rank == 0U) return milliseconds(0);
+  if (identity.rank == 0 || identity.local_rank == 0U || is_on_another_machine(root)) return milliseconds(0);
   return identity.local_rank ? for_first : for_any;
 }
 
@@ -117,11 +134,11 @@ Result<std::optional<World>> follow(const OwnPlace& own, FileDescriptor leader, 
   return std::optional(std::move(world));
 }
 
-Result<World> find_place(const launch::ProcessIdentity& identity, const OwnPlace& own, RootAddress& root,
-                         const Listeners& listeners, Clock::time_point deadline) {
+Result<World> find_place(milliseconds patience, const OwnPlace& own, RootAddress& root, const Listeners& listeners,
+                         Clock::time_point deadline) {
   const std::string name = node_leader_name(own.key.key(), own.node_group, own.node);
   for (;;) {
-    NodeLeader found = find_node_leader(name, patience_of(identity), deadline);
+    NodeLeader found = find_node_leader(name, patience, deadline);
     if (!found.leader || own.rank == 0) return lead(own, root, listeners, found.listener, deadline);
     auto world = follow(own, std::move(found.leader), deadline);
     if (!world) return world.error();
@@ -156,6 +173,7 @@ Result<World> join_world(const launch::ProcessIdentity& identity, RootAddress& r
   auto listener = root.listen();
   if (!listener) return listener.error();
   FileDescriptor published;
+  std::vector<Endpoint> where;
   std::uint16_t root_port = 0;
   if (identity.rank == 0) {
     auto made = root.publish();
@@ -163,12 +181,13 @@ Result<World> join_world(const launch::ProcessIdentity& identity, RootAddress& r
     published = std::move(*made);
     root_port = local_port(published);
   } else {  // under PMIx and MPI every process takes part in finding rank 0
-    const auto where = root.look_up(deadline);
-    if (!where) return where.error();
-    if (!where->empty()) root_port = where->front().port;
+    auto found = root.look_up(deadline);
+    if (!found) return found.error();
+    where = std::move(*found);
+    if (!where.empty()) root_port = where.front().port;
   }
   const OwnPlace own = own_place(identity, secret, job, root.step_name(root_port), node_name, *listener);
-  auto world = find_place(identity, own, root, {*listener, published}, deadline);
+  auto world = find_place(patience_of(identity, where), own, root, {*listener, published}, deadline);
   if (!world) return world;
   WorldsJoined::of_process().add(concat({own.group, " ", root.step_name(root_port)}));
   world->rank = identity.rank;

@@ -230,7 +230,7 @@ void HostBackend::make_node(const std::string& host, std::optional<NodeTuning> g
 void HostBackend::match_tags(world::ControlChannel& channel) {
   constexpr std::uint64_t of_tagged = 0x7461676765640000;
   auto make = [this, &channel]() -> std::unique_ptr<Transport> {
-    auto others = std::make_unique<TcpTransport>(channel, watch_, watch_.id() ^ of_tagged);
+    auto others = std::make_unique<TcpTransport>(channel, watch_, watch_.id() ^ of_tagged, oversubscribed_);
     std::unique_ptr<Transport> out =
         std::make_unique<LoopbackTransport>(std::move(others), static_cast<int>(watch_.rank()));
     if (!slot_channel_) return out;
