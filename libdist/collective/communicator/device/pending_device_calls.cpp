@@ -56,7 +56,14 @@ void PendingDeviceCalls::add(const calls::Call& call, CallObserver::Ticket ticke
   if (!record_event(place.event, call.stream)) return observer_.complete(ticket);
   place = {call.operation, call.type, call.redop, call.root, call.count, call.sequence, ticket, place.event};
   begun_.store(number + 1);
+  if (lost_.load()) return fail_late(number, ticket);
   if (number == 0 || asleep_.load()) wake();
+}
+
+/// The thread has given all calls up, and may not have seen this one.
+void PendingDeviceCalls::fail_late(std::uint64_t number, CallObserver::Ticket ticket) {
+  const std::lock_guard lock(mutex_);
+  if (number >= failed_) observer_.fail(ticket, {Errc::aborted, "the communicator was aborted"});
 }
 
 void PendingDeviceCalls::wait_for_room() {
@@ -142,8 +149,9 @@ void PendingDeviceCalls::fail_all(const Error& error) {
   context_.give_up(error);
   backend_.abort();
   const std::lock_guard lock(mutex_);
-  for (std::uint64_t number = ended_; number != begun_; ++number) observer_.fail(at(number).ticket, error);
-  lost_ = true;
+  lost_ = true;  // before begun_ is read: either add() sees this, or this thread sees its call
+  failed_ = begun_;
+  for (std::uint64_t number = ended_; number != failed_; ++number) observer_.fail(at(number).ticket, error);
   changed_.notify_all();
 }
 

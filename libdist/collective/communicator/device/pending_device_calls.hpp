@@ -59,6 +59,7 @@ class PendingDeviceCalls {
   [[nodiscard]] const Pending& at(std::uint64_t number) const { return ring_[number % most_pending]; }
   [[nodiscard]] bool is_empty() const noexcept { return begun_.load() == ended_.load(); }
   [[nodiscard]] bool record_event(Event& event, void* stream) const;
+  void fail_late(std::uint64_t number, CallObserver::Ticket ticket);
   void wait_for_room();
   void wake();
   void run_thread();
@@ -81,6 +82,7 @@ class PendingDeviceCalls {
   mutable std::mutex mutex_;  // guards the members below, and threads that sleep until those above change
   std::condition_variable changed_;
   bool stopping_ = false;
+  std::uint64_t failed_ = 0;  ///< calls up to this one have failed, once the communicator is lost
   std::thread thread_;
 };
 
