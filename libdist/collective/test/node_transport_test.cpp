@@ -326,9 +326,20 @@ class FetchedMessageTest : public NodeTransportTest {
     replace_ends(&peers_);
   }
   [[nodiscard]] std::uint64_t fetched() { return ring().fetched; }
+  /// Posts a message that the receiver is going to fetch: the one before was not.
+  void offer() {
+    exchange(100000, 1);
+    given_ = pattern(100000, 2);
+    got_.resize(given_.size());
+    post(first, Direction::send, second, given_, sending_);
+  }
 
   PeerMemory::Sample sample_;
   PeerMemory peers_{3};
+  std::vector<std::byte> given_;
+  std::vector<std::byte> got_;
+  std::size_t sending_ = 0;
+  std::size_t receiving_ = 0;
 };
 
 TEST_F(FetchedMessageTest, LongMessagesAreTriedInBothWaysAndArriveInBoth) {
@@ -346,54 +357,39 @@ TEST_F(FetchedMessageTest, ShortMessagesNeverAre) {
 }
 
 TEST_F(FetchedMessageTest, ASendIsCompleteWhenTheReceiverHasAllOfIt) {
-  exchange(100000, 1);  // the next one is fetched
-  std::vector<std::byte> given = pattern(100000, 2);
-  std::vector<std::byte> got(given.size());
-  std::size_t sending = 0;
-  std::size_t receiving = 0;
-  post(first, Direction::send, second, given, sending);
+  offer();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(error_of(first), "none");
-  EXPECT_EQ(sending, 1U);
-  post(second, Direction::receive, first, got, receiving);
+  EXPECT_EQ(sending_, 1U);
+  post(second, Direction::receive, first, got_, receiving_);
   run(first, second);
-  EXPECT_EQ(sending, 0U);
-  EXPECT_EQ(got, given);
+  EXPECT_EQ(sending_, 0U);
+  EXPECT_EQ(got_, given_);
 }
 
 /// As on a busy machine, where the sender loses its processor between the two.
 TEST_F(FetchedMessageTest, AMessageIsFetchedBeforeThePositionArrives) {
-  exchange(100000, 1);  // the next one is fetched
-  std::vector<std::byte> given = pattern(100000, 2);
-  std::vector<std::byte> got(given.size());
-  std::size_t sending = 0;
-  std::size_t receiving = 0;
-  post(first, Direction::send, second, given, sending);
+  offer();
   const std::uint64_t before = ring().written;
   EXPECT_EQ(error_of(first), "none");
   const std::uint64_t position = ring().written.exchange(before);
-  post(second, Direction::receive, first, got, receiving);
+  post(second, Direction::receive, first, got_, receiving_);
   EXPECT_EQ(error_of(second), "none");
-  EXPECT_EQ(got, given);
+  EXPECT_EQ(got_, given_);
   std::vector<std::byte> next(1);
   std::size_t waiting = 0;
   post(second, Direction::receive, first, next, waiting);
   EXPECT_EQ(error_of(second), "none") << "the next message is not there";
   ring().written = position;
-  post(first, Direction::send, second, next, sending);
+  post(first, Direction::send, second, next, sending_);
   run(first, second);
-  EXPECT_EQ(sending + waiting, 0U);
+  EXPECT_EQ(sending_ + waiting, 0U);
 }
 
 TEST_F(FetchedMessageTest, ASenderThatGaveUpIsNotBelieved) {
-  exchange(100000, 1);
-  std::vector<std::byte> given = pattern(100000, 2);
-  std::vector<std::byte> got(given.size());
-  std::size_t sending = 0;
-  std::size_t receiving = 0;
-  post(first, Direction::send, second, given, sending);
+  offer();
   EXPECT_EQ(error_of(first), "none");
   end(first).give_up();
-  post(second, Direction::receive, first, got, receiving);
+  post(second, Direction::receive, first, got_, receiving_);
   EXPECT_EQ(error_of(second), "lost 2: it has given up the call");
 }
 
