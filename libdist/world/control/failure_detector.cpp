@@ -95,7 +95,10 @@ void FailureDetector::on_report(std::uint32_t from, const std::shared_ptr<CommWa
   const milliseconds grace(std::min<std::uint64_t>(frame.number(), 10'000));
   const DiagnosisTrigger trigger = read_trigger(frame);
   const auto silent = read_ranks(frame, host_.size());
-  if (frame.is_short() || trigger.reporter >= watch->members().size()) return;
+  const auto size = static_cast<std::int64_t>(watch->members().size());
+  if (frame.is_short() || trigger.reporter >= size || trigger.waits_for < calls::Watchdog::anyone ||
+      trigger.waits_for >= size)
+    return;
   if (const auto diagnosis = watch->diagnosis()) {  // the news and the report crossed
     host_.send_to(from, diagnosis_frame(*watch, {*diagnosis, watch->silent_ranks(), watch->error_subject()}, {}));
     return;
@@ -220,6 +223,7 @@ void FailureDetector::on_status(std::uint32_t from, std::uint64_t id, Frame& fra
   current->answered_at = host_.now();
   if (is_unaware) {
     const std::size_t rank = rank_in(*current->watch, from);
+    if (rank == current->watch->members().size()) return;  // a report said of a stranger that it was left out
     MergedStates unaware;
     unaware.add(static_cast<std::uint32_t>(rank), state_bytes(nullptr));
     current->answers.add(unaware);

@@ -7,6 +7,8 @@
 #include <deque>
 
 #include "trace/diagnosis/call_words.hpp"
+#include "world/control/merged_states.hpp"
+#include "world/control/status_frames.hpp"
 #include "world/test/table_fixture.hpp"
 
 namespace amldist::world::failure_detector_test {
@@ -298,6 +300,60 @@ TEST(FailureDetector, OnlyWhomTheDiagnosisNamesIsGivenUp) {
   other.ranks[0]->detector.announce(other.ranks[0]->watch, {Errc::aborted, "enough"}, false);
   other.run(milliseconds(500));
   EXPECT_FALSE(other.ranks[0]->detector.is_silent(4));
+}
+
+/// A frame behind the communicator's number, as it is handed to the detector.
+Frame body_of(FrameWriter& writer) {
+  Frame frame(writer.take().substr(world::frame_head));
+  static_cast<void>(frame.number());
+  return frame;
+}
+
+Frame report_of(const DiagnosisTrigger& trigger, const std::vector<std::uint32_t>& silent = {}) {
+  FrameWriter writer(FrameKind::report);
+  writer.number(comm).number(static_cast<std::uint64_t>(grace.count()));
+  write_trigger(writer, trigger);
+  write_ranks(writer, silent);
+  return body_of(writer);
+}
+
+TEST(FailureDetector, AReportAboutRanksThatAreNotThereIsDropped) {
+  for (const auto& trigger : {DiagnosisTrigger{6, calls::Watchdog::anyone, true, {}}, DiagnosisTrigger{1, 6, true, {}},
+                              DiagnosisTrigger{1, 1 << 30, true, {}}, DiagnosisTrigger{1, -2, true, {}}}) {
+    World world(3, 2);
+    Rank& root = *world.ranks[0];
+    Frame frame = report_of(trigger);
+    root.detector.on_report(1, root.watch, frame);
+    EXPECT_EQ(root.detector.next_poll(), Clock::time_point::max()) << trigger.reporter << " " << trigger.waits_for;
+  }
+}
+
+/// A report may say of any rank of the world that it was left out. One that is not in the communicator answers that it
+/// does not know it.
+TEST(FailureDetector, AStrangersAnswerIsNoRanksState) {
+  World world(3, 2);
+  Rank& root = *world.ranks[0];
+  root.watch = std::make_shared<CommWatch>(comm, std::vector<std::uint32_t>{0, 1}, 0);
+  Frame report = report_of({1, calls::Watchdog::anyone, false, {}}, {5});
+  root.detector.on_report(1, root.watch, report);
+  const auto answer_of = [&](std::uint32_t rank, bool is_unaware) {
+    MergedStates states;
+    if (!is_unaware) states.add(rank, state_bytes(world.ranks[rank]->watch.get()));
+    FrameWriter writer(FrameKind::status);
+    writer.number(comm).number(1).number(is_unaware ? 1 : 0);
+    states.write(writer);
+    Frame frame = body_of(writer);
+    root.detector.on_status(rank, comm, frame);
+  };
+  answer_of(5, true);
+  answer_of(1, false);
+  world.clock += milliseconds(5000);
+  root.detector.poll();
+  ASSERT_TRUE(root.watch->diagnosis());
+  EXPECT_EQ(
+      root.watch->diagnosis()->message,
+      "allreduce #7 (10 float32, 40 bytes) of group 'ranks 0,1': rank 0 (local 0) on n0 has not called it: it has "
+      "made no call yet; 1 rank waits");
 }
 
 /// What a rank sends and how long the answers are do not grow with the world.
