@@ -379,13 +379,15 @@ void FlightRecorder::fail(Ticket ticket, int status) noexcept {
 }
 
 [[gnu::noinline]] void FlightRecorder::tick() noexcept {
-  if (!on()) return;
+  // Two at once would leave the ticks of one with the time of the other. A signal handler may be the second: no lock.
+  if (!on() || ticks_.test_and_set(std::memory_order_acquire)) return;
   const ClockPoint now = clock_point(clock_, TickClock::monotonic_ns);
   const std::uint64_t age = now.realtime_ns - header_->created_monotonic_ns;
   header_->latest_realtime_ns.store(
       0, std::memory_order_release);  // a reader that comes in between uses only the first point
   header_->latest_ticks.store(now.ticks, std::memory_order_release);
   header_->latest_realtime_ns.store(header_->created.realtime_ns + age, std::memory_order_release);
+  ticks_.clear(std::memory_order_release);
 }
 
 void FlightRecorder::note(std::string_view sentence) noexcept {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -131,7 +132,7 @@ class FlightRecorder {
   [[nodiscard]] std::uint64_t recorded() const noexcept;
 
   /// Heartbeat of the watchdog thread, about once a second: shows that the process is alive and calibrates ticks to
-  /// time. A program that polls calls it, too.
+  /// time. A program that polls calls it, too. Does nothing while another thread does it.
   void tick() noexcept;
   /// Stores what the watchdog thread found, as one sentence; replaces the previous one.
   void note(std::string_view sentence) noexcept;
@@ -168,6 +169,7 @@ class FlightRecorder {
   recorder_format::RecordedEntry* entries_ = nullptr;
   std::uint32_t mask_ = 0;
   TickClock clock_;
+  std::atomic_flag ticks_;           ///< a thread is in tick(); stays with the object that is moved from
   std::optional<BurstClock> burst_;  ///< the clock used if calls come one at a time
   Ticket inexact_ = 0;               ///< the newest call, if its beginning is not exact
   FileDescriptor file_;              ///< holds the lock that shows readers that the writer is alive

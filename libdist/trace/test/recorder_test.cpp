@@ -1,8 +1,10 @@
 #include "trace/record/flight_recorder.hpp"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/ucontext.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -368,6 +370,74 @@ TEST(Recorder, TakesTheCallsOfAnEarlierCommunicatorForNoneOfALaterOne) {
   EXPECT_EQ(std::ranges::count(recording.calls, 7U, &CallRecord::communicator), 1);
   EXPECT_EQ(recording.calls.back().communicator, 7U);
 }
+
+#if defined(__x86_64__)
+/// A second heartbeat comes between two stores of the first, whose thread goes on one instruction at a time.
+struct SecondTick {
+  static inline FlightRecorder* recorder = nullptr;
+  static inline const recorder_format::RecorderHeader* header = nullptr;
+  static inline std::uint64_t ticks_before = 0;
+  static inline volatile std::sig_atomic_t has_come = 0;
+  static inline volatile std::sig_atomic_t steps_left = 1'000'000;
+  static constexpr std::uint64_t later_ns = 5'000'000;  ///< a reading of the clock takes 200 us then
+
+  static greg_t& flags(void* context) { return static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_EFL]; }
+  static void begin(int /*signal*/, siginfo_t* /*info*/, void* context) { flags(context) |= trap_flag; }
+  static void on_step(int /*signal*/, siginfo_t* /*info*/, void* context) {
+    const bool is_between = header->latest_realtime_ns.load() == 0 && header->latest_ticks.load() != ticks_before;
+    steps_left = steps_left - 1;
+    if (!is_between && steps_left > 0) return;
+    flags(context) &= ~trap_flag;
+    const std::uint64_t until = TickClock::monotonic_ns() + later_ns;
+    while (TickClock::monotonic_ns() < until) {
+    }
+    recorder->tick();
+    has_come = is_between ? 1 : 0;
+  }
+
+ private:
+  static constexpr greg_t trap_flag = 0x100;
+};
+
+/// Else times of calls would be wrong by as much as lies between the two.
+TEST(Recorder, TwoHeartbeatsAtOnceLeaveOnePointOfTheClock) {
+  const ScratchFolder folder;
+  auto recorder = FlightRecorder::create(folder.path(), owner());
+  ASSERT_TRUE(recorder);
+  const FileDescriptor file(::open((folder / "0.trace").c_str(), O_RDONLY | O_CLOEXEC));
+  void* const memory = ::mmap(nullptr, sizeof(recorder_format::RecorderHeader), PROT_READ, MAP_SHARED, file.get(), 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  const auto& header = *static_cast<const recorder_format::RecorderHeader*>(memory);
+  const auto beat = [&] {
+    recorder->tick();
+    const recorder_format::ClockPoint point = {header.latest_ticks.load(), header.latest_realtime_ns.load()};
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return point;
+  };
+  SecondTick::recorder = &*recorder;
+  SecondTick::header = &header;
+  struct sigaction step = {};
+  step.sa_sigaction = SecondTick::on_step;
+  step.sa_flags = SA_SIGINFO;
+  ASSERT_EQ(::sigaction(SIGTRAP, &step, nullptr), 0);
+  struct sigaction begin = step;
+  begin.sa_sigaction = SecondTick::begin;
+  ASSERT_EQ(::sigaction(SIGUSR1, &begin, nullptr), 0);
+  const auto first = beat();
+  SecondTick::ticks_before = first.ticks;
+  ::raise(SIGUSR1);
+  const auto disturbed = beat();
+  ASSERT_EQ(SecondTick::has_come, 1);
+  const auto last = beat();
+  ::signal(SIGTRAP, SIG_DFL);
+  ::signal(SIGUSR1, SIG_DFL);
+  ::munmap(memory, sizeof(recorder_format::RecorderHeader));
+  const double rate =
+      static_cast<double>(last.realtime_ns - first.realtime_ns) / static_cast<double>(last.ticks - first.ticks);
+  const double ns = static_cast<double>(disturbed.ticks - first.ticks) * rate;
+  EXPECT_NEAR(ns, static_cast<double>(disturbed.realtime_ns - first.realtime_ns), SecondTick::later_ns / 3.0);
+}
+#endif
 
 TEST(Recorder, TakesAWaitForOneInTheBackgroundWhileOtherThreadsOfAnMpiProgramGoOn) {
   const ScratchFolder folder;
