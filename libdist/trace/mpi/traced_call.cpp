@@ -139,7 +139,7 @@ int Traced::posted(int status, const MPI_Request* request, const MPI_Comm* made)
     return status;
   }
   const std::uint64_t id = made != nullptr ? Tracer::id_of_made(*parent_, sequence_) : 0;
-  tracer().remember(*request, {ticket_, *call_, made, id});
+  tracer().remember(*request, {.ticket = ticket_, .call = *call_, .made = made, .id_of_made = id});
   return status;
 }
 

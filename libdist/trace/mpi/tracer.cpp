@@ -270,7 +270,9 @@ Communicator* Tracer::find(MPI_Comm comm) noexcept {
   auto* found = static_cast<Communicator*>(attribute);
   if (has == 0) {
     const std::lock_guard lock(mutex_);
-    found = add_known(comm, 0);
+    // Another thread may have added it meanwhile. To replace its attribute MPI would call forget(), which locks, too.
+    if (get(comm, *keyval_, static_cast<void*>(&attribute), &has) != 0) return nullptr;
+    found = has != 0 ? static_cast<Communicator*>(attribute) : add_known(comm, 0);
   }
   if (found == nullptr || !found->is_recorded) return nullptr;
   last = {comm, found, deletions};
@@ -405,22 +407,27 @@ void Tracer::remember(MPI_Request request, const PostedCall& posted) noexcept tr
 Tracer::PostedCall Tracer::find_posted(MPI_Request request) noexcept {
   const std::lock_guard lock(requests_mutex_);
   const auto found = requests_.find(key_of(request));
-  return found != requests_.end() ? found->second : PostedCall{};
+  if (found == requests_.end()) return {};
+  PostedCall posted = found->second;
+  posted.known_by = posted.ticket;
+  return posted;
 }
 
-void Tracer::drop(MPI_Request request) noexcept {
+/// MPI may have given the handle to a call of another thread since the wait for this one ended.
+void Tracer::drop(MPI_Request request, const PostedCall& posted) noexcept {
   const std::lock_guard lock(requests_mutex_);
-  requests_.erase(key_of(request));
+  const auto found = requests_.find(key_of(request));
+  if (found != requests_.end() && found->second.ticket == posted.known_by) requests_.erase(found);
 }
 
 void Tracer::fail(MPI_Request request, const PostedCall& posted) noexcept {
   recorder_.fail(posted.ticket, -1);
-  drop(request);
+  drop(request, posted);
 }
 
 void Tracer::complete(MPI_Request request, const PostedCall& posted) noexcept {
   recorder_.complete(posted.ticket);
-  drop(request);
+  drop(request, posted);
   if (posted.made != nullptr) add(*posted.made, posted.id_of_made);
 }
 
@@ -496,7 +503,7 @@ Ticket Tracer::started(MPI_Request request) noexcept {
   }
   if (!call) return 0;
   const Ticket ticket = recorder_.enqueue(*call);
-  remember(request, {ticket, *call});
+  remember(request, {.ticket = ticket, .call = *call});
   return ticket;
 }
 

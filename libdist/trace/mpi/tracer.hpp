@@ -109,6 +109,7 @@ class Tracer {
   /// A call that was posted and has not been seen to end.
   struct PostedCall {
     FlightRecorder::Ticket ticket = 0;
+    FlightRecorder::Ticket known_by = 0;  ///< the ticket with which find_posted() has found it
     trace::RecordedCall call{};
     const MPI_Comm* made = nullptr;  ///< where the communicator that it gives will be
     std::uint64_t id_of_made = 0;
@@ -145,7 +146,7 @@ class Tracer {
   [[nodiscard]] bool is_main_thread() const noexcept;
   [[nodiscard]] bool is_spawned() const noexcept;
   void stop_polls() noexcept;
-  void drop(MPI_Request request) noexcept;
+  void drop(MPI_Request request, const PostedCall& posted) noexcept;
   void find_members(MPI_Comm comm, Communicator& made) const;
   Communicator* add_known(MPI_Comm comm, std::uint64_t id, Origin origin = Origin::unknown) noexcept;
   [[nodiscard]] std::uint64_t next_id(std::span<const std::uint32_t> members, Origin origin, int tag = 0);

@@ -41,6 +41,14 @@ class Mpi {
   int call(const char* name, Arguments... arguments) const {
     return function<int(Arguments...)>(name)(arguments...);
   }
+  /// What happens once at a place in MPI: see fake_mpi.c.
+  void at(const char* hook, void (*does)()) const { *static_cast<void (**)()>(::dlsym(fake_, hook)) = does; }
+  /// By a call that is not recorded.
+  [[nodiscard]] int make_communicator() const {
+    int made = 0;
+    reinterpret_cast<int (*)(int, int*)>(::dlsym(fake_, "PMPI_Comm_dup"))(world, &made);
+    return made;
+  }
   /// A call that is not recorded, because MPI itself tells what it ends.
   void free_communicator(int comm) const { reinterpret_cast<int (*)(int*)>(::dlsym(fake_, "PMPI_Comm_free"))(&comm); }
 

@@ -164,6 +164,54 @@ TEST(MpiTrace, SurvivesThreadsThatCallAtTheSameTime) {
   EXPECT_EQ(recording.recorded, 1U + threads * each);
 }
 
+/// What another thread does while this one is in MPI. A program of a test runs in a process of its own.
+struct OtherThread {
+  static inline const Mpi* mpi = nullptr;
+  static inline int handle = 0;
+
+  static void uses_the_communicator() {
+    std::thread([] { allreduce(*mpi, handle); }).join();
+  }
+  static void posts() {
+    std::thread([] {
+      float out = 0;
+      mpi->call<const void*, int, int, int, int, int, int*>("MPI_Isend", &out, 1, float32, 1, 6, world, &handle);
+    }).join();
+  }
+};
+
+/// MPI would delete the attribute that the other thread has set meanwhile.
+TEST(MpiTrace, TwoThreadsMayUseACommunicatorForTheFirstTimeAtOnce) {
+  const Recording recording = recorded_by([](const Mpi& mpi) {
+    ::alarm(20);
+    OtherThread::mpi = &mpi;
+    OtherThread::handle = mpi.make_communicator();
+    mpi.at("fake_mpi_no_attribute", OtherThread::uses_the_communicator);
+    allreduce(mpi, OtherThread::handle);
+  });
+  EXPECT_EQ(recording.communicators.size(), 2U);
+  ASSERT_EQ(recording.calls.size(), 3U);
+  EXPECT_EQ(recording.calls.back().sequence, 2U);
+}
+
+/// As MPI reuses the handle of a call that has ended before this thread has returned from its wait.
+TEST(MpiTrace, AnotherThreadsCallMayHaveTheHandleOfOneThatHasJustEnded) {
+  const Recording recording = recorded_by([](const Mpi& mpi) {
+    OtherThread::mpi = &mpi;
+    float out = 0;
+    int request = 0;
+    mpi.call<const void*, int, int, int, int, int, int*>("MPI_Isend", &out, 1, float32, 1, 5, world, &request);
+    mpi.at("fake_mpi_wait_ended", OtherThread::posts);
+    const int first = request;
+    mpi.call<int*, void*>("MPI_Wait", &request, nullptr);
+    EXPECT_EQ(OtherThread::handle, first);
+    mpi.call<int*, void*>("MPI_Wait", &OtherThread::handle, nullptr);
+  });
+  ASSERT_EQ(recording.calls.size(), 3U);
+  EXPECT_EQ(recording.calls[1].state, State::completed);
+  EXPECT_EQ(recording.calls[2].state, State::completed);
+}
+
 TEST(MpiTrace, RecordsACallThatFails) {
   const Recording recording = recorded_by([](const Mpi& mpi) {
     float out = 0;
