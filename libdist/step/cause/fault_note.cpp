@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,25 +42,6 @@ struct AbortMessage {
   std::array<char, longest_field> text;
 };
 
-/// All that a signal's handler needs, so that it allocates nothing.
-struct Notes {
-  std::array<std::string, 2> folders;  ///< "/dev/shm/aml-dist-1000", "/tmp/aml-dist-1000"
-  std::string step;                    ///< "12.0"
-  std::string file;                    ///< "3.error"
-  int traceback_signal = 0;
-  int traceback_file = -1;
-  const AbortMessage* const* abort_message = nullptr;
-  std::array<struct sigaction, fatal_signals.size()> before = {};
-  ExceptionLibrary exceptions;
-  std::terminate_handler terminate_before = nullptr;
-  std::atomic<bool> is_left = false;
-};
-
-Notes& notes() {
-  static auto* const all = new Notes;  // a signal may come while static objects are destroyed
-  return *all;
-}
-
 /// One field to a line, printable.
 class Text {
  public:
@@ -80,6 +62,29 @@ class Text {
   std::array<char, 4 * longest_field> bytes_{};
   std::size_t size_ = 0;
 };
+
+/// All that a signal's handler needs, so that it allocates nothing; and takes little of its stack, which may be one of
+/// 8 KiB for signals alone, as Python makes it.
+struct Notes {
+  std::array<std::string, 2> folders;  ///< "/dev/shm/aml-dist-1000", "/tmp/aml-dist-1000"
+  std::string step;                    ///< "12.0"
+  std::string file;                    ///< "3.error"
+  int traceback_signal = 0;
+  int traceback_file = -1;
+  const AbortMessage* const* abort_message = nullptr;
+  std::array<struct sigaction, fatal_signals.size()> before = {};
+  ExceptionLibrary exceptions;
+  std::terminate_handler terminate_before = nullptr;
+  std::atomic<bool> is_left = false;
+  std::atomic<pid_t> noting = 0;  ///< the thread that is about to leave one
+  std::array<char, 4096> traceback = {};
+  Text text;
+};
+
+Notes& notes() {
+  static auto* const all = new Notes;  // a signal may come while static objects are destroyed
+  return *all;
+}
 
 struct Place {
   std::string_view file;
@@ -119,7 +124,7 @@ void leave(std::string_view type, std::string_view words, const Place& place) no
   std::size_t first = seconds.size();
   for (auto rest = static_cast<std::uint64_t>(now.tv_sec); rest != 0 || first == seconds.size(); rest /= 10)
     seconds[--first] = static_cast<char>('0' + rest % 10);
-  Text text;
+  Text& text = notes().text;
   text.line(exception_file_head);
   text.line({seconds.data() + first, seconds.size() - first});
   for (const std::string_view field : {type, words, place.file, place.line, place.function}) text.line(field);
@@ -158,9 +163,10 @@ Place innermost(std::string_view traceback) noexcept {
   return first;
 }
 
-/// Where this thread is in a Python program, in `buffer`.
-Place find_place(std::array<char, 4096>& buffer) noexcept {
-  const Notes& all = notes();
+/// Where this thread is in a Python program, in the notes' buffer.
+Place find_place() noexcept {
+  Notes& all = notes();
+  auto& buffer = all.traceback;
   if (all.traceback_signal == 0 || ::ftruncate(all.traceback_file, 0) != 0) return {};
   static_cast<void>(::lseek(all.traceback_file, 0, SEEK_SET));
   static_cast<void>(::raise(all.traceback_signal));
@@ -192,13 +198,26 @@ std::string_view name_of(int signal) noexcept {
   }
 }
 
+/// Whether this thread is the first that leaves a note. Another one waits for it, and then goes on as without this
+/// library: the process must not end before.
+bool may_leave() noexcept {
+  constexpr int most_pauses = 1000;
+  constexpr timespec pause = {0, 1'000'000};
+  const auto own = static_cast<pid_t>(::syscall(SYS_gettid));
+  pid_t other = 0;
+  if (notes().noting.compare_exchange_strong(other, own)) return true;
+  for (int i = 0; i < most_pauses && other != own && !notes().is_left; ++i)
+    static_cast<void>(::nanosleep(&pause, nullptr));
+  return false;
+}
+
 void on_signal(int signal, siginfo_t* info, void* /*context*/) noexcept {
   const bool is_from_outside = info->si_code <= 0 && info->si_pid != ::getpid();
-  if (!is_from_outside && !notes().is_left) {
-    std::array<char, 4096> traceback{};
-    const Place place = find_place(traceback);
+  if (!is_from_outside && !notes().is_left && may_leave()) {
+    const Place place = find_place();
     const std::string_view words = signal == SIGABRT ? abort_text() : std::string_view();
     if (!words.empty() || !place.file.empty()) leave(name_of(signal), words, place);
+    notes().noting = 0;  // the program may go on
   }
   const auto index = static_cast<std::size_t>(std::ranges::find(fatal_signals, signal) - fatal_signals.begin());
   static_cast<void>(::sigaction(signal, &notes().before[index], nullptr));
@@ -224,8 +243,7 @@ void leave_exception() {
   if (type == nullptr) return;
   int status = 1;
   char* const name = abi::__cxa_demangle(type->name(), nullptr, nullptr, &status);
-  std::array<char, 4096> traceback{};
-  const Place place = find_place(traceback);
+  const Place place = may_leave() ? find_place() : Place();
   const std::string_view shown = status == 0 ? name : type->name();
   leave(shown, words_of(exception, *type), place);
 }
