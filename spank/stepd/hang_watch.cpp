@@ -1,7 +1,5 @@
 #include "spank/stepd/hang_watch.hpp"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -11,13 +9,13 @@
 #include <ctime>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 
 #include "base/os/whole_file.hpp"
 #include "base/text/tasks_per_node.hpp"
 #include "base/text/text.hpp"
 #include "base/time/clock.hpp"
+#include "spank/stepd/watched_recorders.hpp"
 #include "step/cause/kernel_log.hpp"
 #include "step/cause/task_cause.hpp"
 #include "step/messages/control_message.hpp"
@@ -43,33 +41,6 @@ constexpr milliseconds reading_timeout{5000};
 constexpr milliseconds stack_patience{1500};
 
 // ---- in the child, with the user's rights ----
-
-std::optional<Recording> recording_of(const WatchedNode& node, std::uint32_t rank, std::string_view source) {
-  for (const std::string& root : node.roots) {
-    auto read =
-        trace::read_recording(AT_FDCWD, concat({root, "/", node.step, "/", std::to_string(rank), source, ".trace"}));
-    const bool is_here = read && (!node.has_launchers || read->host == node.host);  // the folder may be shared
-    if (is_here && read->rank == rank) return std::move(*read);
-  }
-  return std::nullopt;
-}
-
-/// The most ranks of a node that are watched where only their recorders name them.
-constexpr std::size_t most_named_ranks = 4096;
-
-/// The ranks of this node's recorders, ascending.
-std::vector<std::uint32_t> named_ranks(const WatchedNode& node) {
-  std::set<std::uint32_t> ranks;
-  for (const std::string& root : node.roots) {
-    const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(concat({root, "/", node.step}).c_str()), &::closedir);
-    while (const dirent* const entry = folder && ranks.size() < most_named_ranks ? ::readdir(folder.get()) : nullptr) {
-      const std::string_view name = entry->d_name;
-      const auto rank = text::to_number(name.substr(0, name.find('.')), most_tasks);
-      if (rank && name.ends_with(".trace")) ranks.insert(static_cast<std::uint32_t>(*rank));
-    }
-  }
-  return {ranks.begin(), ranks.end()};
-}
 
 /// The value of a line of /proc/ID/status, such as "State"; empty if it is not there.
 std::string status_of(std::int32_t process, std::string_view name) {
@@ -164,13 +135,6 @@ std::string shares_of(const WatchedNode& node, std::size_t first) {
     }
   }
   return piece(first, texts);
-}
-
-/// Whether there is such a file; it is not read.
-bool has_recorder(const WatchedNode& node, std::uint32_t rank, std::string_view source) {
-  return std::ranges::any_of(node.roots, [&](const std::string& root) {
-    return ::access(concat({root, "/", node.step, "/", std::to_string(rank), source, ".trace"}).c_str(), F_OK) == 0;
-  });
 }
 
 /// What a rank's recorder for one source shows, with what its process has done. Of a rank without any recorder, what is

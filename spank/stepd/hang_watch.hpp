@@ -11,6 +11,7 @@
 
 #include "base/os/answer_as_user.hpp"
 #include "base/os/quiet_thread.hpp"
+#include "base/time/clock.hpp"
 #include "step/cause/memory_group.hpp"
 #include "step/messages/srun_link.hpp"
 
@@ -30,6 +31,7 @@ struct WatchedNode {
   bool has_launchers = false;       ///< its tasks start the ranks, and number them
   std::uint32_t size = 0;           ///< tasks of the step
   std::uint32_t seconds = 0;        ///< hang=
+  Clock::time_point begin = {};     ///< when the step came to this node: what is older is not its
   std::uint16_t stand_in_port = 0;  ///< of this node's stand-in; 0: it is on another node, or there is none
 };
 

@@ -145,6 +145,14 @@ std::optional<std::string> unwatched_note(const NodePlan& plan, bool has_srun) {
                  "; its calls are recorded for 'aml-dist trace'"});
 }
 
+std::vector<std::string> recorder_roots(const Handle& handle, unsigned user) {
+  auto roots = trace::trace_roots(handle.variable(trace::variable::trace_folder).value_or(""), user);
+  for (std::string& root : roots) {
+    if (!root.starts_with('/')) root = concat({handle.variable("PWD").value_or(""), "/", root});
+  }
+  return roots;
+}
+
 void watch_for_hangs(const NodeStart& node, const Handle& handle, HangWatchers& watchers) {
   const NodePlan* const plan = node.plan();
   if (plan == nullptr || plan->trace.hang == 0 || !node.has_srun || !node.srun || !plan->is_whole_step) return;
@@ -154,13 +162,12 @@ void watch_for_hangs(const NodeStart& node, const Handle& handle, HangWatchers& 
   const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
   const auto group = handle.number(S_JOB_GID, "S_JOB_GID");
   if (!user || !group) return;
-  const std::string given = handle.variable(trace::variable::trace_folder).value_or("");
   if (plan->ranks.front() == 0)
     watchers.stand_in = start_stand_in(*plan, handle, {*user, *group}, node.srun->channel.token);
   watchers.watch = std::make_unique<HangWatch>(
       WatchedNode{.srun = *node.srun,
                   .rights = {*user, *group},
-                  .roots = trace::trace_roots(given, *user),
+                  .roots = recorder_roots(handle, *user),
                   .step = plan->step.step_name,
                   .host = plan->host,
                   .ranks = plan->ranks,
@@ -169,6 +176,7 @@ void watch_for_hangs(const NodeStart& node, const Handle& handle, HangWatchers& 
                   .has_launchers = plan->step.spec.launch == launch::Launch::per_node,
                   .size = plan->step.placement.map.size(),
                   .seconds = plan->trace.hang,
+                  .begin = node.begin,
                   .stand_in_port = watchers.stand_in ? watchers.stand_in->channel().port : std::uint16_t{0}});
 }
 

@@ -29,6 +29,10 @@ void set_trace(const NodePlan& plan, const EnvironmentReader& environment, Envir
 /// Why nobody watches for hangs although hang= asks for it; nullopt where somebody does.
 [[nodiscard]] std::optional<std::string> unwatched_note(const NodePlan& plan, bool has_srun);
 
+/// Where the recorders of the step's tasks may be: the folder that AMLDIST_TRACE_DIR names, seen from where the tasks
+/// start, or the usual ones. They are the user's to look up.
+[[nodiscard]] std::vector<std::string> recorder_roots(const Handle& handle, unsigned user);
+
 /// What watches a step for hangs while its tasks run.
 struct HangWatchers {
   std::unique_ptr<StepServer> stand_in;  ///< of rank 0's node

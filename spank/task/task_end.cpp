@@ -5,6 +5,7 @@
 #include <ctime>
 #include <exception>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -81,9 +82,13 @@ struct UserAnswer {
 /// Between the parts of an answer: the texts in it have no such character.
 constexpr char part_separator = '\x1e';
 
-/// Those of PyTorch and NCCL stay after a good end, too.
-std::vector<trace::Recording> recordings_of(const step::ErrorPlaces& places, unsigned user, bool failed) {
-  auto found = trace::recordings_of(places.roots, user, places.step, places.rank);
+/// Those of PyTorch and NCCL stay after a good end, too; and after a requeue there may be those of the earlier run.
+std::vector<trace::Recording> recordings_of(std::span<const std::string> roots, const step::ErrorPlaces& places,
+                                            bool failed) {
+  constexpr std::uint64_t moment_ms = 1000;
+  auto found = trace::recordings_of(roots, places.user, places.step, places.rank);
+  std::erase_if(found,
+                [&](const auto& each) { return std::cmp_greater(each.age_ms(), places.elapsed_ms + moment_ms); });
   if (!failed) std::erase_if(found, [](const auto& each) { return each.source == "torch" || each.source == "nccl"; });
   return found;
 }
@@ -106,9 +111,10 @@ std::optional<UserAnswer> ask_as_user(const NodePlan& plan, const EndedTask& tas
   auto places = error_places(plan, handle, task.user, task.wait_status);
   places.rank = *task.rank;
   places.elapsed_ms = task.elapsed_ms;
+  const auto roots = recorder_roots(handle, task.user.user);
   const auto read = [&] {
-    const auto recordings = recorder_counts(plan, task) ? recordings_of(places, task.user.user, task.failed())
-                                                        : std::vector<trace::Recording>();
+    const auto recordings =
+        recorder_counts(plan, task) ? recordings_of(roots, places, task.failed()) : std::vector<trace::Recording>();
     std::string told = text::concat(
         {trace::last_call_of(recordings).value_or(""), "\n", task.failed() ? find_as_user(places).to_string() : ""});
     if (plan.trace.on)

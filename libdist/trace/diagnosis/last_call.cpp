@@ -31,6 +31,14 @@ FileDescriptor open_folder(int parent, const std::string& name, unsigned user) {
   return folder && belongs_to(folder.get(), user) ? std::move(folder) : FileDescriptor();
 }
 
+/// A folder that the user named may lie behind a link, and be shared. One in a place where anybody can make one may
+/// not.
+FileDescriptor open_root(const std::string& root, unsigned user) {
+  const auto usual = trace_roots({}, user);
+  if (std::ranges::find(usual, root) != usual.end()) return open_folder(AT_FDCWD, root, user);
+  return FileDescriptor(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+}
+
 std::int64_t last_begin_of(const Recording& recording) {
   const CallRecord& last = recording.calls.back();
   return std::max(last.enqueued_ns, last.started_ns);
@@ -80,7 +88,7 @@ std::vector<Recording> recordings_of(std::span<const std::string> roots, unsigne
   std::vector<Recording> found;
   if (!is_trace_name(step)) return found;
   for (const std::string& root : roots) {
-    const FileDescriptor own = open_folder(AT_FDCWD, root, user);
+    const FileDescriptor own = open_root(root, user);
     const FileDescriptor folder = own ? open_folder(own.get(), std::string(step), user) : FileDescriptor();
     if (!folder) continue;
     for (const std::string_view suffix : {"", ".mpi", ".torch", ".nccl"}) {

@@ -30,9 +30,10 @@ inline constexpr std::size_t longest_last_call = 120;
 /// Whether such a text says that the rank asked for the end of all: then the other ranks' ends are consequences.
 [[nodiscard]] bool has_aborted(std::string_view text) noexcept;
 
-/// The recorders of a rank that has ended, under `roots`: node-local folders such as /dev/shm/aml-dist-1000. Call it
-/// with the rights of `user`, not as root, because the path belongs to the user. Every folder of the path and the file
-/// must belong to `user` and must not be a symbolic link. `source`: only this library's recorder; empty: any.
+/// The recorders of a rank that has ended, under `roots`: node-local folders such as /dev/shm/aml-dist-1000, or one
+/// that the user has named. Call it with the rights of `user`, not as root, because the path belongs to the user. The
+/// step's folder and the file must belong to `user` and must not be a symbolic link, nor must a root that anybody could
+/// make (trace_roots() without a name). `source`: only this library's recorder; empty: any.
 [[nodiscard]] std::vector<Recording> recordings_of(std::span<const std::string> roots, unsigned user,
                                                    std::string_view step, std::uint32_t rank,
                                                    std::string_view source = {});

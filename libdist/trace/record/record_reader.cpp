@@ -289,6 +289,8 @@ std::int64_t Recording::present_ns() const noexcept {
   return created_ns + (static_cast<std::int64_t>(TickClock::monotonic_ns()) - created_monotonic_ns);
 }
 
+std::int64_t Recording::age_ms() const noexcept { return (present_ns() - created_ns) / 1'000'000; }
+
 Result<Recording> read_recording(int folder, const std::string& name, std::size_t newest) {
   // O_NONBLOCK: a FIFO with this name must not block the reader.
   const FileDescriptor file(::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
@@ -303,6 +305,7 @@ Result<Recording> read_recording(int folder, const std::string& name, std::size_
   if (const auto fault = fault_of(header, static_cast<std::size_t>(status.st_size))) return unfit(name, *fault);
   Recording recording = describe(header, name);
   recording.writer = writer_of(file.get());
+  if (newest == 0) return recording;
   recording.communicators = read_communicators(file.get(), header.size);
   recording.calls = read_calls(file.get(), header, newest);
   separate_reused_slots(recording);

@@ -117,9 +117,12 @@ struct Recording {
   [[nodiscard]] bool lacks_slots() const noexcept;
   /// The present time as the writer counts it, which on the writer's own node does not jump.
   [[nodiscard]] std::int64_t present_ns() const noexcept;
+  /// How long ago it was created. A job that was requeued gives its steps the same names again, and what an earlier run
+  /// left is older than the step.
+  [[nodiscard]] std::int64_t age_ms() const noexcept;
 };
 
-/// Reads `name` in the open folder `folder` (or AT_FDCWD), at most its `newest` calls.
+/// Reads `name` in the open folder `folder` (or AT_FDCWD), at most its `newest` calls; 0: what its header says alone.
 [[nodiscard]] Result<Recording> read_recording(int folder, const std::string& name,
                                                std::size_t newest = recorder_format::largest_ring);
 

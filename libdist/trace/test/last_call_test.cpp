@@ -90,6 +90,14 @@ TEST_F(LastCall, IsNotReadThroughLinks) {
   EXPECT_EQ(read("42.0", 0), std::nullopt);
 }
 
+/// As a folder of the user's on a scratch file system may be.
+TEST_F(LastCall, IsReadBehindALinkThatTheUserHasNamed) {
+  const ScratchFolder home;
+  ASSERT_EQ(::symlink(root_.path().c_str(), (home / "scratch").c_str()), 0);
+  const std::array<std::string, 1> roots = {home / "scratch"};
+  EXPECT_TRUE(last_call_of(recordings_of(roots, ::geteuid(), "42.0", 2)));
+}
+
 TEST_F(LastCall, IsOfOurOwnWordsWhateverTheFileHolds) {
   std::mt19937 dice(42);
   std::string honest;

@@ -1,0 +1,27 @@
+// The recorders of a node's ranks, as the hang watch reads them in a child with the user's rights.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "spank/stepd/hang_watch.hpp"
+#include "trace/record/record_reader.hpp"
+
+namespace amldist::spank {
+
+/// The most ranks of a node that are watched where only their recorders name them.
+inline constexpr std::size_t most_named_ranks = 4096;
+
+/// The ranks of this node's recorders, ascending.
+[[nodiscard]] std::vector<std::uint32_t> named_ranks(const WatchedNode& node);
+
+/// Of a rank and a source ("", ".mpi" and so on); nullopt: there is none of this step.
+[[nodiscard]] std::optional<trace::Recording> recording_of(const WatchedNode& node, std::uint32_t rank,
+                                                           std::string_view source);
+
+/// Whether there is one; its calls are not read.
+[[nodiscard]] bool has_recorder(const WatchedNode& node, std::uint32_t rank, std::string_view source);
+
+}  // namespace amldist::spank
