@@ -1,9 +1,12 @@
 // The parts of `aml-dist keep` that read texts: srun's line, scontrol's answers, reports of nodes, the job's state.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +20,7 @@
 #include "aml_dist/keep/progress.hpp"
 #include "aml_dist/keep/slurm_view.hpp"
 #include "aml_dist/keep/srun_line.hpp"
+#include "base/net/socket.hpp"
 #include "base/text/text.hpp"
 #include "scratch.hpp"
 #include "support.hpp"
@@ -169,6 +173,40 @@ TEST(KeepNodeWatch, ReadsSrunsConnections) {
       "   2: 0204D50A:A3A2 0504D50A:8B1C 01 00000000:00000000 00:00000000 00000000     0        0 79 1 0 20 4 30 10 "
       "-1\nx\n";
   EXPECT_EQ(parse_connections(table, {77, 78}), (std::set<std::string>{"10.213.4.3"}));
+}
+
+/// Of more machines than are asked at once the first does not answer: nobody takes its connections.
+TEST(KeepNodeWatch, ASilentMachineTakesNoTimeFromOthers) {
+  constexpr int others = 600;
+  const auto listener_of = [](int backlog, std::uint16_t& port) {
+    FileDescriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    EXPECT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), length), 0);
+    EXPECT_EQ(::listen(listener.get(), backlog), 0);
+    EXPECT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+    port = ntohs(address.sin_port);
+    return listener;
+  };
+  const IpAddress own = *IpAddress::parse("127.0.0.1");
+  std::uint16_t full_port = 0;
+  std::uint16_t port = 0;
+  const auto full = listener_of(0, full_port);
+  const auto open = listener_of(2 * others, port);
+  std::vector<FileDescriptor> waiting;
+  for (int i = 0; i < 2; ++i) {
+    auto connection = start_connection(own, full_port);
+    ASSERT_TRUE(connection);
+    waiting.push_back(std::move(*connection));
+  }
+  Machines machines = {{"a", {own, full_port}}};
+  for (int i = 0; i < others; ++i) machines.emplace(text::concat({"b", std::to_string(i)}), Machine{own, port});
+  const auto answers = knock(machines, std::chrono::milliseconds(500));
+  ASSERT_EQ(answers.size(), machines.size());
+  EXPECT_EQ(answers.at("a"), Answer::silent);
+  EXPECT_EQ(std::ranges::count(answers, Answer::accepted, [](const auto& each) { return each.second; }), others);
 }
 
 TEST(KeepNodeHealth, TellsSickFromSilent) {

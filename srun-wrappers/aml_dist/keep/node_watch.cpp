@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -27,6 +28,7 @@ constexpr std::size_t most_at_once = 256;
 struct Question {
   std::string name;
   FileDescriptor socket;
+  Clock::time_point until;
 };
 
 Answer answer_of(const FileDescriptor& socket) {
@@ -37,19 +39,21 @@ Answer answer_of(const FileDescriptor& socket) {
   return error == ECONNREFUSED || error == ECONNRESET ? Answer::refused : Answer::silent;
 }
 
-/// Those that have answered by `deadline` leave `open`.
-void collect(std::vector<Question>& open, Clock::time_point deadline, std::map<std::string, Answer>& answers) {
-  while (!open.empty()) {
-    std::vector<pollfd> files;
-    for (const Question& each : open) files.push_back({each.socket.get(), POLLOUT, 0});
-    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0 || (::poll(files.data(), files.size(), static_cast<int>(left)) < 0 && errno != EINTR)) return;
-    for (std::size_t i = files.size(); i-- > 0;) {
-      if (files[i].revents == 0) continue;
-      answers[open[i].name] = answer_of(open[i].socket);
-      open.erase(open.begin() + static_cast<std::ptrdiff_t>(i));
-    }
+/// Waits until one has answered or has been silent for too long. These leave `open`, which is in the order of its
+/// times.
+void collect(std::vector<Question>& open, std::map<std::string, Answer>& answers) {
+  std::vector<pollfd> files;
+  files.reserve(open.size());
+  for (const Question& each : open) files.push_back({each.socket.get(), POLLOUT, 0});
+  const auto left = std::chrono::ceil<milliseconds>(open.front().until - Clock::now());
+  const int ready = ::poll(files.data(), files.size(), static_cast<int>(std::max(left, milliseconds(0)).count()));
+  if (ready < 0 && errno != EINTR) return open.clear();
+  for (std::size_t i = files.size(); ready > 0 && i-- > 0;) {
+    if (files[i].revents == 0) continue;
+    answers[open[i].name] = answer_of(open[i].socket);
+    open.erase(open.begin() + static_cast<std::ptrdiff_t>(i));
   }
+  std::erase_if(open, [now = Clock::now()](const Question& each) { return now >= each.until; });
 }
 
 }  // namespace
@@ -57,16 +61,14 @@ void collect(std::vector<Question>& open, Clock::time_point deadline, std::map<s
 std::map<std::string, Answer> knock(const Machines& machines, milliseconds limit, std::optional<std::uint16_t> port) {
   std::map<std::string, Answer> answers;
   std::vector<Question> open;
-  const auto deadline = Clock::now() + limit;
-  for (auto each = machines.begin(); each != machines.end();) {
-    for (; each != machines.end() && open.size() < most_at_once; ++each) {
-      auto socket = start_connection(each->second.address, port.value_or(each->second.slurmd));
+  for (auto next = machines.begin(); next != machines.end() || !open.empty();) {
+    for (; next != machines.end() && open.size() < most_at_once; ++next) {
+      auto socket = start_connection(next->second.address, port.value_or(next->second.slurmd));
       const bool refused = !socket && socket.error().message.find("refused") != std::string::npos;
-      answers[each->first] = refused ? Answer::refused : Answer::silent;
-      if (socket) open.push_back({each->first, std::move(*socket)});
+      answers[next->first] = refused ? Answer::refused : Answer::silent;
+      if (socket) open.push_back({next->first, std::move(*socket), Clock::now() + limit});
     }
-    collect(open, deadline, answers);
-    open.clear();
+    if (!open.empty()) collect(open, answers);
   }
   return answers;
 }

@@ -28,7 +28,8 @@ using Machines = std::map<std::string, Machine>;
 
 enum class Answer { accepted, refused, silent };
 
-/// Connects to all machines at once: to this port, or to that of slurmd.
+/// Connects to all machines, to this port or to that of slurmd: to so many at once as a process has descriptors for.
+/// `limit`: for the answer of each, so that one that is silent takes no time from those that are asked after it.
 [[nodiscard]] std::map<std::string, Answer> knock(const Machines& machines, std::chrono::milliseconds limit,
                                                   std::optional<std::uint16_t> port = {});
 
