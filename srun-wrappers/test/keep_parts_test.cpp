@@ -280,6 +280,16 @@ TEST_F(KeepState, TheNewestFileIsTheProgress) {
   EXPECT_NE(progress_of(folder + "/deep/1"), "");
 }
 
+/// As files from a zip archive have it: ten years after 1970 are fewer digits.
+TEST_F(KeepState, AFileOf1980IsNotTheNewest) {
+  const timespec first_of_1980[2] = {{315532800, 0}, {315532800, 0}};
+  std::ofstream(folder + "/old") << "a";
+  ASSERT_EQ(::utimensat(AT_FDCWD, (folder + "/old").c_str(), first_of_1980, 0), 0);
+  const std::string old = newest_below(folder);
+  std::ofstream(folder + "/checkpoint") << "b";
+  EXPECT_NE(newest_below(folder), old);
+}
+
 /// What a killed process has left goes with the next folder of its kind; one in use stays.
 TEST(LockedFolder, GoesWithItsProcess) {
   const testing::ScratchFolder scratch;

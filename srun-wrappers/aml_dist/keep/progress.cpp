@@ -2,7 +2,9 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 
 #include "base/os/child_process.hpp"
@@ -11,12 +13,15 @@
 namespace amldist::keep {
 namespace {
 
-/// Empty for what is not a regular file.
+/// Marks of files are in the order of their times, of which archives often have 1980. Empty for what is not a regular
+/// file.
 std::string mark_of(const std::string& path) {
+  constexpr std::int64_t wide = 1'000'000'000'000'000;  // all numbers have as many digits
   struct stat info = {};
   if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return {};
-  return text::concat({std::to_string(info.st_mtim.tv_sec), ".", std::to_string(1'000'000'000 + info.st_mtim.tv_nsec),
-                       " ", std::to_string(info.st_size), " ", path});
+  const std::int64_t seconds = wide + std::clamp<std::int64_t>(info.st_mtim.tv_sec, 0, wide);
+  return text::concat({std::to_string(seconds), ".", std::to_string(1'000'000'000 + info.st_mtim.tv_nsec), " ",
+                       std::to_string(info.st_size), " ", path});
 }
 
 }  // namespace
