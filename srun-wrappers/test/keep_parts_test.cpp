@@ -221,6 +221,15 @@ TEST(KeepNodeHealth, TellsSickFromSilent) {
   EXPECT_EQ(health.silent, (Words{"c", "d"}));
 }
 
+TEST(KeepNodeHealth, TakesWhatIsNoReportForSilence) {
+  const char* const output =
+      "0: node a\n0: {\"verdict\": 1}\n1: node b\n1: {\"verdict\": \"fail\", \"checks\": [7]}\n2: node c\n2: {}\n3: "
+      "node d\n3: {\"verdict\": \"fail\", \"checks\": 7}\n";
+  const NodeHealth health = parse_health(output, Words{"a", "b", "c", "d"});
+  EXPECT_EQ(health.sick, (std::map<std::string, std::string>()));
+  EXPECT_EQ(health.silent, (Words{"a", "b", "c", "d"}));
+}
+
 class KeepState : public ::testing::Test {
  protected:
   testing::ScratchFolder scratch;

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/os/child_process.hpp"
 #include "base/os/whole_file.hpp"
@@ -26,17 +27,20 @@ constexpr const char* script =
 
 constexpr std::size_t longest_output = std::size_t{64} << 20;
 
-/// "ib.state: port 1 is down"; empty: the node is not sick, or this is not a report.
-std::string first_failure(const std::string& report) {
+/// "ib.state: port 1 is down"; empty: the node is not sick. nullopt: this is not a report.
+std::optional<std::string> first_failure(const std::string& report) {
   const json root = json::parse(report, nullptr, false);
-  if (!root.is_object() || root.value("verdict", "") != "fail") return {};
-  for (const json& check : root.value("checks", json::array())) {
-    if (check.value("verdict", "") == "fail") return concat({check.value("id", ""), ": ", check.value("evidence", "")});
+  try {
+    if (root.at("verdict").get<std::string>() != "fail") return std::string();
+    for (const json& check : root.value("checks", json::array())) {
+      if (check.value("verdict", "") == "fail")
+        return concat({check.value("id", ""), ": ", check.value("evidence", "")});
+    }
+  } catch (const json::exception&) {  // of other types
+    return std::nullopt;
   }
   return "its check failed";
 }
-
-bool is_report(const std::string& report) { return json::parse(report, nullptr, false).is_object(); }
 
 std::vector<std::string> words_of(std::span<const std::string> nodes, HealthCheck kind) {
   const std::vector<std::string_view> names(nodes.begin(), nodes.end());
@@ -83,9 +87,9 @@ NodeHealth parse_health(std::string_view output, std::span<const std::string> no
   NodeHealth health;
   for (const std::string& name : nodes) {
     const auto task = std::ranges::find_if(tasks, [&](const auto& each) { return each.second.first == name; });
-    if (task == tasks.end() || !is_report(task->second.second)) health.silent.push_back(name);
-    else if (std::string failure = first_failure(task->second.second); !failure.empty())
-      health.sick.emplace(name, std::move(failure));
+    const auto failure = task == tasks.end() ? std::nullopt : first_failure(task->second.second);
+    if (!failure) health.silent.push_back(name);
+    else if (!failure->empty()) health.sick.emplace(name, *failure);
   }
   return health;
 }
