@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -21,6 +22,7 @@
 #include "aml_dist/keep/slurm_view.hpp"
 #include "aml_dist/keep/srun_line.hpp"
 #include "base/net/socket.hpp"
+#include "base/os/environment.hpp"
 #include "base/text/text.hpp"
 #include "scratch.hpp"
 #include "support.hpp"
@@ -356,7 +358,43 @@ TEST(LockedFolder, LeavesTheFolderThatAnotherProcessHasMadeMeanwhile) {
   EXPECT_TRUE(std::filesystem::exists(path + "/socket"));
 }
 
-TEST(SlurmView, ReadsWhenAJobEnds) {
+/// A stand-in for scontrol.
+class SlurmView : public ::testing::Test {
+ protected:
+  ~SlurmView() override { ::setenv("PATH", path_.c_str(), 1); }
+  void scontrol(const std::string& script) {
+    const std::string program = scratch_.path() + "/scontrol";
+    std::ofstream(program) << "#!/bin/sh\n" << script << "\n";
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    ::setenv("PATH", (scratch_.path() + ":" + path_).c_str(), 1);
+  }
+  testing::ScratchFolder scratch_;
+  const std::string path_ = own_variable("PATH").value_or("");
+};
+
+/// What scontrol prints then is no date, and the job seemed to have no time limit.
+TEST_F(SlurmView, AsksWithoutTheUsersFormatOfTimes) {
+  scontrol(
+      "[ -z \"$SLURM_TIME_FORMAT\" ] || { echo EndTime=08:20; exit; }\n"
+      "echo TimeLimit=01:00:00 EndTime=2026-11-27T08:20:00");
+  ::setenv("SLURM_TIME_FORMAT", "%H:%M", 1);
+  EXPECT_EQ(end_of_job(12), parse_time("2026-11-27T08:20:00"));
+  ::unsetenv("SLURM_TIME_FORMAT");
+}
+
+TEST_F(SlurmView, KeepsTheNodesThatTheJobExcludesItself) {
+  const std::string asked = scratch_.path() + "/asked";
+  for (const auto& [before, after] : {std::pair("n[7-8]", "n[7-8],n1,n2"), std::pair("(null)", "n1,n2")}) {
+    scontrol(text::concat({"case \"$*\" in *show*) echo 'JobId=12 ReqNodeList=(null) ExcNodeList=", before,
+                           " NodeList=n1';; *) echo \"$*\" >", asked, ";; esac"}));
+    EXPECT_TRUE(exclude_nodes(12, Words{"n1", "n2"}));
+    std::string line;
+    std::getline(std::ifstream(asked), line);
+    EXPECT_EQ(line, text::concat({"update JobId=12 ExcNodeList=", after}));
+  }
+}
+
+TEST_F(SlurmView, ReadsWhenAJobEnds) {
   const auto one = parse_time("2026-11-27T08:20:00");
   const auto later = parse_time("2026-11-27T08:21:05");
   ASSERT_TRUE(one && later);

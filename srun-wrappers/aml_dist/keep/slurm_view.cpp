@@ -6,6 +6,7 @@
 
 #include "base/net/own_network.hpp"
 #include "base/os/child_process.hpp"
+#include "base/os/environment.hpp"
 #include "base/text/text.hpp"
 
 namespace amldist::keep {
@@ -13,10 +14,17 @@ namespace {
 
 using text::concat;
 
+/// Without the user's own format of times, which would be hard to read back.
+std::vector<std::string> variables() {
+  auto all = all_own_variables();
+  std::erase_if(all, [](const std::string& each) { return each.starts_with("SLURM_TIME_FORMAT="); });
+  return all;
+}
+
 /// A command of Slurm's; nullopt: it has not answered in time.
 std::optional<ChildOutput> ask(std::vector<std::string> words, std::chrono::seconds limit = std::chrono::seconds(5)) {
   constexpr std::size_t most = std::size_t{64} << 20;
-  auto output = output_of({.words = std::move(words)}, Clock::now() + limit, most);
+  auto output = output_of({.words = std::move(words), .environment = variables()}, Clock::now() + limit, most);
   return output ? std::optional(std::move(*output)) : std::nullopt;
 }
 
@@ -25,12 +33,12 @@ std::string joined(std::span<const std::string> names) {
   return text::join(views, ",");
 }
 
-/// The value of "NAME=VALUE" in a line of scontrol's; blanks end it.
+/// The value of "NAME=VALUE" in what scontrol says; a blank or the end of the line ends it.
 std::string_view field(std::string_view line, std::string_view name) {
   for (std::size_t at = line.find(name); at != std::string_view::npos; at = line.find(name, at + 1)) {
     if (at != 0 && line[at - 1] != ' ') continue;
     const std::string_view rest = line.substr(at + name.size());
-    return rest.substr(0, rest.find(' '));
+    return rest.substr(0, rest.find_first_of(" \n"));
   }
   return {};
 }
@@ -124,8 +132,10 @@ void cancel_step(const std::string& step) { static_cast<void>(ask({"scancel", "-
 Result<void> requeue_job(std::uint32_t job) { return command({"scontrol", "requeue", std::to_string(job)}); }
 
 Result<void> exclude_nodes(std::uint32_t job, std::span<const std::string> nodes) {
-  return command(
-      {"scontrol", "update", concat({"JobId=", std::to_string(job)}), concat({"ExcNodeList=", joined(nodes)})});
+  const std::string before = job_field(job, "ExcNodeList");
+  const bool has_own = !before.empty() && before != "(null)";
+  return command({"scontrol", "update", concat({"JobId=", std::to_string(job)}),
+                  concat({"ExcNodeList=", has_own ? before : "", has_own ? "," : "", joined(nodes)})});
 }
 
 std::optional<std::int64_t> end_of_job(std::uint32_t job) {

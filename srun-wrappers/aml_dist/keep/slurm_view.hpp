@@ -49,7 +49,7 @@ struct SlurmNumbers {
 [[nodiscard]] Result<void> shrink_job(std::uint32_t job, std::span<const std::string> nodes, const std::string& folder);
 void cancel_step(const std::string& step);
 [[nodiscard]] Result<void> requeue_job(std::uint32_t job);
-/// Of a job that waits. Errors: unavailable.
+/// Of a job that waits, beside those that it excludes already. Errors: unavailable.
 [[nodiscard]] Result<void> exclude_nodes(std::uint32_t job, std::span<const std::string> nodes);
 /// Seconds since 1970 at which the job's time limit is; nullopt: it has none, or no answer.
 [[nodiscard]] std::optional<std::int64_t> end_of_job(std::uint32_t job);
