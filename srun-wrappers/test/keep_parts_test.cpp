@@ -79,47 +79,56 @@ TEST(KeepSrunLine, IsTheSameForChosenNodes) {
             {},
             {two},
             "srun --ntasks-per-node=2 --nodelist=a,c --nodes=2 --ntasks=4 --ntasks-per-node=2 --no-kill "
-            "--kill-on-bad-exit=1 python train.py -w x"},
+            "--kill-on-bad-exit=1 --quit-on-interrupt python train.py -w x"},
            {"/usr/bin/srun -lu -n 4 --mpi pmix --foo -- a",
             {},
             {two},
             "/usr/bin/srun -lu -n 4 --mpi pmix --foo --nodelist=a,c --nodes=2 --ntasks=4 --ntasks-per-node=2 --no-kill "
-            "--kill-on-bad-exit=1 a"},
+            "--kill-on-bad-exit=1 --quit-on-interrupt a"},
            {"srun a",
             {{"SLURM_NTASKS", "6"}},
             {two},
-            "srun --nodelist=a,c --nodes=2 --ntasks=4 --ntasks-per-node=2 --no-kill --kill-on-bad-exit=1 a"},
+            "srun --nodelist=a,c --nodes=2 --ntasks=4 --ntasks-per-node=2 --no-kill --kill-on-bad-exit=1 "
+            "--quit-on-interrupt a"},
            {"srun a",
             {},
             {two, false, false, true},
-            "srun --nodelist=a,c --nodes=2 --ntasks=2 --no-kill --kill-on-bad-exit=0 --overlap --mem=0 a"},
+            "srun --nodelist=a,c --nodes=2 --ntasks=2 --no-kill --kill-on-bad-exit=0 --quit-on-interrupt --overlap "
+            "--mem=0 a"},
            {"srun --mem-per-cpu=9 a",
             {},
             {two, false, false, true},
             "srun --mem-per-cpu=9 --nodelist=a,c --nodes=2 --ntasks=2 --no-kill "
-            "--kill-on-bad-exit=0 --overlap a"},
+            "--kill-on-bad-exit=0 --quit-on-interrupt --overlap a"},
            {"srun --tasks-per-node=2 a",
             {},
             {swapped, true},
             "srun --tasks-per-node=2 --nodelist=c,c,b,b --nodes=2 --ntasks=4 --ntasks-per-node=2 "
-            "--distribution=arbitrary --no-kill --kill-on-bad-exit=1 a"},
+            "--distribution=arbitrary --no-kill --kill-on-bad-exit=1 --quit-on-interrupt a"},
            {"srun --ntasks-per-node=2 -m cyclic a",
             {},
             {swapped, true},
             "srun --ntasks-per-node=2 -m cyclic --nodelist=c,b --nodes=2 --ntasks=4 --ntasks-per-node=2 --no-kill "
-            "--kill-on-bad-exit=1 a"},
-           {"srun -n3 a", {}, {two}, "srun -n3 --nodelist=a,c --nodes=2 --ntasks=3 --no-kill --kill-on-bad-exit=1 a"},
+            "--kill-on-bad-exit=1 --quit-on-interrupt a"},
+           {"srun -X -n3 a",
+            {},
+            {two},
+            "srun -X -n3 --nodelist=a,c --nodes=2 --ntasks=3 --no-kill --kill-on-bad-exit=1 a"},
+           {"srun -n3 a",
+            {},
+            {two},
+            "srun -n3 --nodelist=a,c --nodes=2 --ntasks=3 --no-kill --kill-on-bad-exit=1 --quit-on-interrupt a"},
            {"srun --ntasks-per-node=1 --export=A a",
             {},
             {two},
             "srun --ntasks-per-node=1 --export=A --nodelist=a,c --nodes=2 --ntasks=2 --ntasks-per-node=1 --no-kill "
-            "--kill-on-bad-exit=1 "
+            "--kill-on-bad-exit=1 --quit-on-interrupt "
             "--export=A,AMLDIST_RESTART,TORCHELASTIC_RESTART_COUNT a"},
            {"srun --ntasks-per-node=1 a",
             {{"SLURM_EXPORT_ENV", "NONE"}},
             {two},
             "srun --ntasks-per-node=1 --nodelist=a,c --nodes=2 --ntasks=2 --ntasks-per-node=1 --no-kill "
-            "--kill-on-bad-exit=1 "
+            "--kill-on-bad-exit=1 --quit-on-interrupt "
             "--export=AMLDIST_RESTART,TORCHELASTIC_RESTART_COUNT a"}}) {
     auto line = SrunLine::parse(words_of(given));
     ASSERT_TRUE(line) << given;

@@ -218,6 +218,9 @@ std::vector<std::string> SrunLine::words_for(const Choice& choice, const Environ
   if (ordered) words.emplace_back("--distribution=arbitrary");
   words.emplace_back("--no-kill");
   words.emplace_back(choice.kills_on_bad_exit ? "--kill-on-bad-exit=1" : "--kill-on-bad-exit=0");
+  // keep ends at the first Ctrl-C, and srun must with it: a tee behind the line dies of it, too. With -X srun hands
+  // each Ctrl-C to the tasks.
+  if (!known_.has("disable-status")) words.emplace_back("--quit-on-interrupt");
   if (choice.overlaps) {
     words.emplace_back("--overlap");
     // The job's whole memory, beside what the step holds that has not gone yet: Slurm lends CPUs twice, but no memory.

@@ -38,6 +38,12 @@ while True:
 """
 
 
+def check_that_nothing_is_left(cluster) -> None:
+    for node in ("node1", "node2"):
+        left = cluster.run("for i in {1..50}; do pgrep -f '[e]ndless.py' || exit 0; sleep 0.1; done; exit 1", on=node)
+        assert left.status == 0, f"{node}: {left}"
+
+
 @pytest.mark.parametrize("launcher", [("aml-mpirun", "-n", "2", "--map-by", "node", "--slurm=--mpi=none", "python3"),
                                       ("aml-torchrun", "--nnodes=2")])
 def test_the_first_ctrl_c_ends_a_launcher_that_writes_into_a_pipe(cluster, workdir, launcher):
@@ -47,7 +53,16 @@ def test_the_first_ctrl_c_ends_a_launcher_that_writes_into_a_pipe(cluster, workd
     done = cluster.run(f"cd {workdir} && python3 terminal.py {shlex.quote(line)}", user="alice", timeout=60)
     # Python ends by SIGINT, or is killed with its step before it has.
     assert done.status == 0 and re.search(r"ended: (130|137|143|255) 130", done.out), str(done)
-    for node in ("node1", "node2"):
-        left = cluster.run("for i in {1..50}; do pgrep -f '[e]ndless.py' || exit 0; sleep 0.1; done; exit 1", on=node)
-        assert left.status == 0, f"{node}: {left}"
-    assert "rank 0" in (workdir / "log").read_text()
+    check_that_nothing_is_left(cluster)
+    assert "ready" in (workdir / "log").read_text()
+
+
+def test_the_first_ctrl_c_ends_a_kept_step_that_writes_into_a_pipe(cluster, workdir):
+    (workdir / "endless.py").write_text(ENDLESS)
+    (workdir / "terminal.py").write_text(TERMINAL)
+    (workdir / "job.sh").write_text(f"trap : INT\n{command('aml-dist', 'keep')} --health off -- srun --ntasks-per-node=1 --aml-dist=pytorch --mpi=none "
+                                    f"python3 {workdir}/endless.py | tee {workdir}/log\necho ended: ${{PIPESTATUS[@]}}\n")
+    done = cluster.run(f"cd {workdir} && python3 terminal.py 'salloc -Q -N2 bash job.sh'", user="alice", timeout=60)
+    assert "keep: not started again: cancelled, signal 2" in done.out and re.search(r"ended: (130|137|143) 130", done.out), str(done)
+    check_that_nothing_is_left(cluster)
+    assert "ready" in (workdir / "log").read_text()
