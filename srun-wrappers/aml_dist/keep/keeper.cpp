@@ -79,6 +79,19 @@ Result<Job> read_job() {
   return job;
 }
 
+/// The option --aml-dist that the plugin takes where srun has none: the job's own, which Slurm hands on and of which
+/// sbatch leaves a copy, or that of a variable. Empty: there is none.
+std::string option_without_srun() {
+  constexpr std::string_view ending = "SPANK_OPTION_aml_dist_aml_dist";
+  for (const std::string& variable : all_own_variables()) {
+    const auto equals = variable.find('=');
+    if (equals == std::string::npos) continue;
+    if (std::string_view(variable).substr(0, equals).ends_with(ending)) return variable.substr(equals + 1);
+  }
+  const auto set = own_variable("SLURM_AML_DIST");
+  return set ? *set : own_variable("AMLDIST_OPTION").value_or("");
+}
+
 /// One keep for each job: the name of a socket, which goes with its process.
 Result<FileDescriptor> claim_job(std::uint32_t job) {
   FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -108,13 +121,15 @@ class Keeper {
 
   int run() {
     state_file_ = std::filesystem::current_path() / state_file_of(job_.run);
-    if (auto status = remember(); !status) return commands::fail(status.error());
-    if (auto status = plan(); !status) return commands::fail(status.error());
+    if (auto status = remember(); !status) return finish(commands::fail(status.error()));
+    if (auto status = plan(); !status) return finish(commands::fail(status.error()));
     ::setenv(nested_mark, std::to_string(job_.run.job).c_str(), 1);
     if (const auto ended = choose_first()) return finish(*ended);
     for (;;) {
-      if (auto status = start(); !status) return commands::fail(status.error());
+      if (const auto ended = wait(seconds(0))) return finish(*ended);  // a signal that came while nodes were checked
+      if (auto status = start(); !status) return finish(commands::fail(status.error()));
       const Decision decision = decide(options_.limits, state_.history, nodes_);
+      exclude(decision.excluded);
       tell(decision, state_.history.back());
       if (const auto ended = follow(decision)) return finish(*ended);
       if (const auto ended = renew()) return finish(*ended);
@@ -152,6 +167,15 @@ class Keeper {
     return {};
   }
 
+  /// Saved with the start that has ended and before anything is said: who ends this process then must not bring a
+  /// guilty node back.
+  void exclude(const std::vector<std::string>& nodes) {
+    for (const std::string& node : nodes) {
+      if (!contains(state_.excluded, node)) state_.excluded.push_back(node);
+    }
+    static_cast<void>(save());
+  }
+
   Result<void> save() const { return job_.may_requeue ? write_state(state_file_, job_.run, state_) : Result<void>(); }
 
   /// How many nodes the step has.
@@ -175,7 +199,8 @@ class Keeper {
       return refusal(concat({flag, job_.is_batch ? ", but Slurm may not requeue this job: add #SBATCH --requeue"
                                                  : " needs a batch job"}));
     if (auto status = plan_stop(); !status) return status.error();
-    if (!options_.checkpoints.empty() && !std::filesystem::is_directory(options_.checkpoints))
+    std::error_code ignored;
+    if (!options_.checkpoints.empty() && !std::filesystem::is_directory(options_.checkpoints, ignored))
       return Error{Errc::not_found, concat({"keep: --checkpoints ", text::quote(options_.checkpoints),
                                             " is not a folder: make it before"})};
     numbers_ = slurm_numbers();
@@ -185,11 +210,9 @@ class Keeper {
   /// When the ranks are asked to stop, so that an end after that is no end of the work.
   Result<void> plan_stop() {
     if (!options_.limits.requeue_at_limit) return {};
-    const auto spec =
-        launch::parse_spec(line_.has_kind() ? line_.option() : own_variable("SLURM_AML_DIST").value_or(""));
+    const auto spec = launch::parse_spec(line_.has_kind() ? line_.option() : option_without_srun());
     if (!spec || !spec->stop)
-      return refusal(
-          "--requeue-at-limit needs the key stop=SECONDS in srun's --aml-dist, which asks the ranks to save");
+      return refusal("--requeue-at-limit needs the key stop=SECONDS in --aml-dist, which asks the ranks to save");
     const auto end = end_of_job(job_.run.job);
     if (!end) return refusal("--requeue-at-limit, but the job has no time limit: add #SBATCH --time");
     stop_before_ = spec->stop->seconds;
@@ -252,11 +275,13 @@ class Keeper {
     for (const std::string& node : job_.nodes) {
       if (!contains(state_.excluded, node)) usable.push_back(node);
     }
+    std::vector<std::string> sick;
     for (const auto& [node, reason] : unfit(usable)) {
       say(concat({node, " is not used: ", reason}));
-      state_.excluded.push_back(node);
+      sick.push_back(node);
       std::erase(usable, node);
     }
+    exclude(sick);
     const auto count = std::min<std::size_t>(usable.size(), wanted_);
     nodes_.step.assign(usable.begin(), usable.begin() + static_cast<std::ptrdiff_t>(count));
     nodes_.spares.assign(usable.begin() + static_cast<std::ptrdiff_t>(count), usable.end());
@@ -296,12 +321,15 @@ class Keeper {
     const Start unhealthy{
         .cause = Cause::node_unhealthy, .blamed = gone, .evidence = why, .status = commands::exit_failed, .ran = 60};
     const Decision decision = decide(limits, {&unhealthy, 1}, nodes);
+    exclude(decision.excluded);
     tell(decision, unhealthy);
     nodes_.step = nodes.step;
     return follow(decision, commands::exit_failed);
   }
 
+  /// Not saved: the caller saves it together with what follows from it.
   Result<void> start() {
+    has_started_ = true;
     const auto restart = std::to_string(state_.history.size());
     const std::string before = progress();
     const std::string record = folder_ + "/end";
@@ -336,7 +364,6 @@ class Keeper {
       start.advanced = !after.empty() && after != before;
     }
     state_.history.push_back(std::move(start));
-    static_cast<void>(save());
     return {};
   }
 
@@ -385,7 +412,8 @@ class Keeper {
     const std::string status = concat({"srun ended with status ", std::to_string(start.status)});
     start.failure = status;
     if (start.status == 0) start.cause = Cause::done;
-    const bool is_refused = line_.has_kind() && start.ran < at_once;
+    const bool has_kind = line_.has_kind() || !option_without_srun().empty();
+    const bool is_refused = has_kind && start.ran < at_once;
     // A slurmctld that has just come back refuses what it grants soon after.
     if (start.status != 0 && is_refused && !checks_were_silent_) start.cause = Cause::refused;
     start.evidence = start.status != 0 && is_refused ? concat({status, " and started no step"}) : status;
@@ -410,33 +438,30 @@ class Keeper {
 
   /// Does what was decided, up to the next start. A status: that is the end.
   std::optional<int> follow(const Decision& decision, int status) {
-    for (const std::string& node : decision.excluded) {
-      if (!contains(state_.excluded, node)) state_.excluded.push_back(node);
-    }
     if (decision.action == Action::end) return status;
     if (decision.action == Action::requeue) return requeue(status);
     nodes_.step = without(nodes_, decision.excluded);
     std::erase_if(nodes_.spares, [&](const std::string& each) {
       return contains(nodes_.step, each) || contains(decision.excluded, each);
     });
-    static_cast<void>(save());
     return wait(decision.wait);
   }
   std::optional<int> follow(const Decision& decision) { return follow(decision, state_.history.back().status); }
 
-  /// Between two starts. A signal ends keep.
+  /// Between two starts. A signal ends keep, also one that has come before.
   std::optional<int> wait(seconds length) {
     const auto until = Clock::now() + length;
-    do {
+    for (;;) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
       const auto signal =
           signals_.wait(std::clamp<std::chrono::milliseconds>(left, std::chrono::milliseconds(0), seconds(1)));
-      if (!signal || !asks_to_end(signal->number)) continue;
-      say(concat({"signal ", std::to_string(signal->number), ": it is not started again"}));
-      was_cancelled_ = true;
-      return shells_offset + signal->number;
-    } while (Clock::now() < until);
-    return std::nullopt;
+      if (signal && asks_to_end(signal->number)) {
+        say(concat({"signal ", std::to_string(signal->number), ": it is not started again"}));
+        was_cancelled_ = true;
+        return shells_offset + signal->number;
+      }
+      if (!signal && Clock::now() >= until) return std::nullopt;
+    }
   }
 
   /// Slurm ends this job's processes soon after; meanwhile the job that waits gets its exclusions.
@@ -462,7 +487,7 @@ class Keeper {
   }
 
   int finish(int status) {
-    const Cause last = state_.history.empty() ? Cause::unknown : state_.history.back().cause;
+    const Cause last = has_started_ && !state_.history.empty() ? state_.history.back().cause : Cause::unknown;
     // slurmctld counts the restart of a job only once this process has ended, so a preempted one may come back.
     const bool preempted = last == Cause::preempted && job_.may_requeue;
     if (preempted) {
@@ -517,6 +542,7 @@ class Keeper {
   std::optional<std::uint32_t> stop_before_;  ///< seconds of stop=, under --requeue-at-limit
   bool overlaps_ = false;
   bool checks_were_silent_ = false;  ///< Slurm did not start the last check, or it did not end
+  bool has_started_ = false;         ///< in this run of the job
   bool was_cancelled_ = false;
   bool is_requeued_ = false;
 };

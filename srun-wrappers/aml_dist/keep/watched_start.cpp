@@ -29,7 +29,8 @@ bool is_failure(const step::EndRecord& record) { return record.cause != step::En
 Signals::Signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT, SIGCHLD}) sigaddset(&set, signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT, SIGCHLD, SIGPIPE})
+    sigaddset(&set, signal);
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
   descriptor_ = FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }
@@ -40,7 +41,7 @@ std::optional<Signals::Signal> Signals::wait(milliseconds limit) const noexcept 
   signalfd_siginfo facts = {};
   while (::read(descriptor_.get(), &facts, sizeof facts) == sizeof facts) {
     const int number = static_cast<int>(facts.ssi_signo);
-    if (number != SIGCHLD) return Signal{number, facts.ssi_code == SI_KERNEL};
+    if (number != SIGCHLD && number != SIGPIPE) return Signal{number, facts.ssi_code == SI_KERNEL};
   }
   return std::nullopt;
 }
@@ -86,6 +87,7 @@ Result<EndOfStart> WatchedStart::run() {
   auto srun = ChildProcess::start({.words = facts_.words});
   if (!srun) return srun.error();
   srun_.emplace(std::move(*srun));
+  take_earlier_signals();
   began_ = next_look_ = next_question_ = Clock::now();
   std::optional<int> status;
   while (!(status = srun_->poll())) {
@@ -107,6 +109,14 @@ bool WatchedStart::is_due(Clock::time_point& next, seconds every) const {
   if (ends_ || Clock::now() < next) return false;
   next = Clock::now() + every;
   return true;
+}
+
+/// The terminal sent them before srun was there.
+void WatchedStart::take_earlier_signals() {
+  while (const auto signal = signals_.wait(milliseconds(0))) {
+    srun_->kill(signal->number);
+    if (asks_to_end(signal->number)) end_.signal = signal->number;
+  }
 }
 
 void WatchedStart::take_signal() {

@@ -17,7 +17,8 @@
 
 namespace amldist::keep {
 
-/// Signals that keep gets, as it reads them between other things.
+/// Signals that keep gets, as it reads them between other things. SIGPIPE is among them: nobody may be left to read
+/// what keep says, and it has to tidy up all the same.
 class Signals {
  public:
   Signals();
@@ -25,7 +26,7 @@ class Signals {
     int number;
     bool from_terminal;  ///< then srun has it too
   };
-  /// Waits at most this long for a signal, or for the end of a child.
+  /// Waits at most this long for another signal than SIGPIPE, or for the end of a child.
   [[nodiscard]] std::optional<Signal> wait(std::chrono::milliseconds limit) const noexcept;
 
  private:
@@ -66,6 +67,7 @@ class WatchedStart {
   [[nodiscard]] Result<EndOfStart> run();
 
  private:
+  void take_earlier_signals();
   void take_signal();
   void look_at_machines();
   void look_at_connections();
