@@ -1,7 +1,5 @@
 #include "spank/server/step_server.hpp"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -16,7 +14,7 @@
 #include <iterator>
 #include <map>
 
-#include "base/net/ipv4.hpp"
+#include "base/net/datagram_socket.hpp"
 #include "base/text/text.hpp"
 #include "base/time/calendar_time.hpp"
 #include "base/time/clock.hpp"
@@ -81,7 +79,7 @@ using Cause = step::EndRecord::Cause;
 /// The thread's work, with everything it owns.
 class ServerThread {
  public:
-  ServerThread(int socket, const step::Token& token, ServedStep step)
+  ServerThread(const DatagramSocket& socket, const step::Token& token, ServedStep step)
       : socket_(socket),
         token_(token),
         step_(std::move(step)),
@@ -189,17 +187,13 @@ class ServerThread {
 
   void tell_waiting(step::MessageType answer) {
     for (const auto& [place, stamp] : waiting_) {
-      sockaddr_in node = {};
-      node.sin_family = AF_INET;
-      node.sin_addr.s_addr = place.first;
-      node.sin_port = place.second;
-      reply(to_datagram(answer, token_), stamp, node);
+      reply(to_datagram(answer, token_), stamp, place);
     }
     waiting_.clear();
   }
 
   /// What a node that reports itself is told.
-  step::MessageType take_node(std::string_view host, const step::Stamp& stamp, const sockaddr_in& sender) {
+  step::MessageType take_node(std::string_view host, const step::Stamp& stamp, const DatagramPlace& sender) {
     static_cast<void>(roll_->take(host, Clock::now()));
     if (is_bare_ || server_.failure().is_refused()) return step::MessageType::refuse_step;
     if (roll_->is_complete()) {
@@ -207,8 +201,7 @@ class ServerThread {
       tell_waiting(step::MessageType::start);
       return step::MessageType::start;
     }
-    const std::pair place{sender.sin_addr.s_addr, sender.sin_port};
-    if (waiting_.size() < most_waiting_ || waiting_.contains(place)) waiting_[place] = stamp;
+    if (waiting_.size() < most_waiting_ || waiting_.contains(sender)) waiting_[sender] = stamp;
     return step::MessageType::not_yet;
   }
 
@@ -457,7 +450,7 @@ class ServerThread {
   /// Until something arrives or is due, or the process ends.
   void wait(int stop) {
     constexpr int no_file = -1;
-    std::array<pollfd, 2> files = {{{socket_, POLLIN, 0}, {ended_ ? no_file : stop, POLLIN, 0}}};
+    std::array<pollfd, 2> files = {{{socket_.descriptor(), POLLIN, 0}, {ended_ ? no_file : stop, POLLIN, 0}}};
     int timeout = -1;
     if (const auto due = next_due()) {
       const auto left = std::chrono::ceil<milliseconds>(*due - Clock::now());
@@ -474,12 +467,10 @@ class ServerThread {
     constexpr int most_at_once = 4096;
     std::array<char, longest_message> datagram{};
     for (int i = 0; i < most_at_once; ++i) {
-      sockaddr_in sender = {};
-      socklen_t length = sizeof sender;
-      const ssize_t got = ::recvfrom(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT,
-                                     reinterpret_cast<sockaddr*>(&sender), &length);
-      if (got < 0) return;
-      const auto letter = inbox_.take({datagram.data(), static_cast<std::size_t>(got)}, Clock::now());
+      DatagramPlace sender;
+      const auto got = socket_.receive(datagram, sender);
+      if (!got) return;
+      const auto letter = inbox_.take({datagram.data(), *got}, Clock::now());
       const std::string answer = letter ? take(*letter, sender) : std::string();
       if (answer.empty()) continue;
       last_question_ = Clock::now();
@@ -487,14 +478,12 @@ class ServerThread {
     }
   }
 
-  void reply(std::string_view message, const step::Stamp& stamp, const sockaddr_in& to) const {
-    const std::string datagram = seal(token_, step::Direction::to_node, stamp, message);
-    static_cast<void>(::sendto(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
-                               reinterpret_cast<const sockaddr*>(&to), sizeof to));
+  void reply(std::string_view message, const step::Stamp& stamp, const DatagramPlace& to) const {
+    socket_.send(seal(token_, step::Direction::to_node, stamp, message), to);
   }
 
   /// The reply to a message; empty: none.
-  std::string take(const step::Inbox::Letter& letter, const sockaddr_in& sender) {
+  std::string take(const step::Inbox::Letter& letter, const DatagramPlace& sender) {
     if (auto answer = server_.take(letter.message, Clock::now())) return std::move(*answer);
     if (const auto host = parse_text(step::Subject::here, letter.message, token_))
       return to_datagram(take_node(*host, letter.stamp, sender), token_);
@@ -515,23 +504,23 @@ class ServerThread {
   }
 
   /// The stand-in is reached where its node's messages come from.
-  std::optional<std::string> take_stand_in(std::string_view datagram, const sockaddr_in& sender) {
+  std::optional<std::string> take_stand_in(std::string_view datagram, const DatagramPlace& sender) {
     const auto port = parse_text(step::Subject::stand_in, datagram, token_);
     if (!port) return std::nullopt;
     constexpr std::uint64_t largest_port = 65535;
     if (const auto number = text::to_number(*port, largest_port))
-      stand_in_ = concat({Ipv4{ntohl(sender.sin_addr.s_addr)}.to_string(), ":", std::to_string(*number)});
+      stand_in_ = concat({sender.address.to_string(), ":", std::to_string(*number)});
     return to_datagram(step::MessageType::heard, token_);
   }
 
-  int socket_;
+  const DatagramSocket& socket_;
   step::Token token_;
   ServedStep step_;
   MessageServer server_;
   step::Inbox inbox_;
   std::optional<step::RollCall> roll_;
-  /// Addresses and ports of tasks that hold their node's, and the stamps of their last questions.
-  std::map<std::pair<std::uint32_t, std::uint16_t>, step::Stamp> waiting_;
+  /// Where tasks that hold their node's ask from, and the stamps of their last questions.
+  std::map<DatagramPlace, step::Stamp> waiting_;
   std::size_t most_waiting_ = 0;
   bool has_started_ = false;                ///< every node has reported
   bool is_bare_ = false;                    ///< a node has started tasks without aml-dist
@@ -554,39 +543,30 @@ class ServerThread {
   std::optional<Clock::time_point> kill_at_;  ///< the end of KillWait, after a hang; or soon, in a refused step
   bool ends_refused_ = false;                 ///< a node has refused the step, and the others are ended
   std::optional<Clock::time_point> last_question_;
-  std::string stand_in_;  ///< "10.0.0.1:40123"; empty: not known yet
+  std::string stand_in_;  ///< "10.0.0.1:40123", "fd00::1:40123"; empty: not known yet
 };
-
-bool bind_to(int socket, std::uint16_t port) noexcept {
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_ANY);
-  return ::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-}
 
 }  // namespace
 
 Result<std::unique_ptr<StepServer>> StepServer::open(Ports ports, const step::Token& token) {
-  FileDescriptor socket = step::open_socket();
-  static_cast<void>(::setsockopt(socket.get(), SOL_SOCKET, SO_RCVBUF, &kept_bytes, sizeof kept_bytes));
+  DatagramSocket socket = DatagramSocket::for_all();
+  static_cast<void>(::setsockopt(socket.descriptor(), SOL_SOCKET, SO_RCVBUF, &kept_bytes, sizeof kept_bytes));
   bool bound = false;
   for (std::uint32_t port = ports.first; socket && !bound && port <= ports.second; ++port)
-    bound = bind_to(socket.get(), static_cast<std::uint16_t>(port));
-  sockaddr_in own = {};
-  socklen_t length = sizeof own;
-  if (!bound || ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &length) != 0)
+    bound = socket.bind(static_cast<std::uint16_t>(port));
+  const std::uint16_t own = bound ? socket.port() : std::uint16_t{0};
+  if (own == 0)
     return Error{Errc::unavailable, concat({"UDP port ", std::to_string(ports.first), ": ", std::strerror(errno)})};
-  return std::unique_ptr<StepServer>(new StepServer(std::move(socket), {ntohs(own.sin_port), token}));
+  return std::unique_ptr<StepServer>(new StepServer(std::move(socket), {own, token}));
 }
 
-StepServer::StepServer(FileDescriptor socket, step::ReportChannel channel) noexcept
+StepServer::StepServer(DatagramSocket socket, step::ReportChannel channel) noexcept
     : socket_(std::move(socket)), channel_(channel) {}
 
 void StepServer::serve(ServedStep step) noexcept {
   if (thread_.is_started()) return;
   try {
-    const auto thread = std::make_shared<ServerThread>(socket_.get(), channel_.token, std::move(step));
+    const auto thread = std::make_shared<ServerThread>(socket_, channel_.token, std::move(step));
     static_cast<void>(thread_.start([thread](int stop) { thread->run(stop); }));
   } catch (const std::exception&) {  // out of memory
   }

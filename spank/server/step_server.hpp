@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/net/datagram_socket.hpp"
 #include "base/os/answer_as_user.hpp"
-#include "base/os/file_descriptor.hpp"
 #include "base/os/quiet_thread.hpp"
 #include "base/text/hostlist.hpp"
 #include "base/text/result.hpp"
@@ -91,9 +91,9 @@ class StepServer {
   [[nodiscard]] const step::ReportChannel& channel() const noexcept { return channel_; }
 
  private:
-  StepServer(FileDescriptor socket, step::ReportChannel channel) noexcept;
+  StepServer(DatagramSocket socket, step::ReportChannel channel) noexcept;
 
-  FileDescriptor socket_;
+  DatagramSocket socket_;
   step::ReportChannel channel_;
   QuietThread thread_;
 };

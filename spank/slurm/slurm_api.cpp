@@ -1,9 +1,8 @@
 #include "spank/slurm/slurm_api.hpp"
 
-#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/net/socket_address.hpp"
 #include "base/text/text.hpp"
 
 namespace amldist::spank {
@@ -321,18 +321,25 @@ Result<std::vector<std::string>> fetch_node_features(const Hostlist& hosts) {
   return out;
 }
 
-Result<Ipv4> slurm_node_address(const std::string& node) {
+Result<IpAddress> slurm_node_address(const std::string& node) {
   // int slurm_conf_get_addr(const char *node_name, slurm_addr_t *address, uint16_t flags): not in slurm.h, but exported
   // with this signature by every release from 20.11 to 26.05 (src/common/read_config.h).
   auto* const get = find_function<int(const char*, sockaddr_storage*, std::uint16_t)>("slurm_conf_get_addr");
   if (get == nullptr) return lacks("slurm_conf_get_addr");
   sockaddr_storage storage = {};
-  if (get(node.c_str(), &storage, 0) != SLURM_SUCCESS || storage.ss_family != AF_INET) {
-    return Error{Errc::unavailable, concat({"Slurm has no IPv4 address for node ", text::quote(node)})};
-  }
-  sockaddr_in address = {};
-  std::memcpy(&address, &storage, sizeof address);
-  return Ipv4{ntohl(address.sin_addr.s_addr)};
+  if (get(node.c_str(), &storage, 0) != SLURM_SUCCESS)
+    return Error{Errc::unavailable, concat({"Slurm has no address for node ", text::quote(node)})};
+  const SocketAddress address(reinterpret_cast<const sockaddr&>(storage));
+  if (address.family() == AF_UNSPEC)
+    return Error{Errc::unavailable, concat({"Slurm has no IP address for node ", text::quote(node)})};
+  return address.address();
+}
+
+Result<Ipv4> slurm_node_ipv4(const std::string& node) {
+  const auto address = slurm_node_address(node);
+  if (!address) return address.error();
+  if (const auto four = address->as_ipv4()) return *four;
+  return Error{Errc::unavailable, concat({"Slurm has no IPv4 address for node ", text::quote(node)})};
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/net/ip_address.hpp"
 #include "base/net/ipv4.hpp"
 #include "base/text/hostlist.hpp"
 #include "base/text/result.hpp"
@@ -46,9 +47,11 @@ struct HeterogeneousLayout {
 /// answer covers all nodes of the cluster. Errors: unavailable, also if slurmctld does not know a node.
 [[nodiscard]] Result<std::vector<std::string>> fetch_node_features(const Hostlist& hosts);
 
-/// The IPv4 address by which Slurm reaches a node (NodeAddr in slurm.conf). No remote call beyond a name look-up.
-/// Errors: unavailable.
-[[nodiscard]] Result<Ipv4> slurm_node_address(const std::string& node);
+/// The address by which Slurm reaches a node (NodeAddr in slurm.conf). No remote call beyond a name look-up. Errors:
+/// unavailable.
+[[nodiscard]] Result<IpAddress> slurm_node_address(const std::string& node);
+/// The same, of IPv4 only.
+[[nodiscard]] Result<Ipv4> slurm_node_ipv4(const std::string& node);
 
 /// Ends every task of a step on every node. Errors: unavailable.
 [[nodiscard]] Result<void> end_step(std::uint32_t job_id, std::uint32_t step_id);

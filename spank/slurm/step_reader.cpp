@@ -119,7 +119,7 @@ std::optional<StepReading> read_from_srun(const NodeItems& items, std::uint32_t 
 Result<StepReading> read_without_record(const launch::Spec& spec, const launch::SitePolicy& policy,
                                         launch::Placement placement, std::uint32_t job_id,
                                         std::vector<std::uint32_t> ranks) {
-  const launch::NetworkView network = launch::this_machine(slurm_node_address);
+  const launch::NetworkView network = launch::this_machine(slurm_node_ipv4);
   auto address = choose_master_address(spec, policy, placement, network);
   if (!address) return address.error();
   auto peers = choose_node_hosts(spec, policy, placement, *address, network);

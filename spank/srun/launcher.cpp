@@ -86,7 +86,7 @@ Result<std::optional<Launch>> fetch_launch(std::uint32_t job_id, std::uint32_t s
 
 Result<step::LaunchRecord> make_record(const launch::SitePolicy& policy, const launch::Spec& spec,
                                        const Launch& launch) {
-  const launch::NetworkView network = launch::this_machine(slurm_node_address);
+  const launch::NetworkView network = launch::this_machine(slurm_node_ipv4);
   auto address = choose_master_address(spec, policy, launch.placement, network);
   if (!address) return address.error();
   auto peers = choose_node_hosts(spec, policy, launch.placement, *address, network);
@@ -110,7 +110,7 @@ Result<void> rehearse(const launch::Spec& spec, const launch::Placement& placeme
       settle(spec, {record.address, record.ports, launch::JobName{{}, record.job_id, 0}, record.step_id, record.peers},
              own_variable, notes);
   if (!rendezvous) return rendezvous.error();
-  if (auto status = refuse_loopback(*rendezvous, placement, launch::this_machine(slurm_node_address)); !status)
+  if (auto status = refuse_loopback(*rendezvous, placement, launch::this_machine(slurm_node_ipv4)); !status)
     return status;
   const auto patch = launch::task_environment({spec, placement, std::move(*rendezvous), {}}, 0, own_variable);
   if (!patch) return patch.error();
@@ -174,9 +174,7 @@ Result<void> send_record(SrunSession& session, const launch::Spec& spec, const L
     step.tasks = launch.placement.map.size();
     step.verbose = spec.verbose;
     step.why_unsent = why_record_is_gone;
-    // Over IPv6 no node finds srun (step/messages/srun_link.hpp), so the nodes cannot report.
-    const bool has_ipv4 = Ipv4::parse(record->address) || slurm_node_address(launch.placement.master_host());
-    if (has_ipv4) step.hosts = served_nodes(launch);
+    step.hosts = served_nodes(launch);
     step.variables = all_own_variables().size();
     if (!launch.components.empty()) step.record = text;
     step.trace = choose_trace(session.request.policy, spec, own_variable("SLURM_JOB_PARTITION").value_or(""));

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 
+#include "base/net/ip_address.hpp"
 #include "base/os/whole_file.hpp"
 #include "base/text/tasks_per_node.hpp"
 #include "base/text/text.hpp"
@@ -208,8 +209,8 @@ class WatchThread {
     }
     const auto place =
         amldist::step::ask(node_.srun, step::MessageType::which_stand_in, step::Subject::stand_in, 1).value_or("");
-    const auto colon = std::min(place.find(':'), place.size());
-    const auto address = Ipv4::parse(std::string_view(place).substr(0, colon));
+    const auto colon = std::min(place.rfind(':'), place.size());
+    const auto address = IpAddress::parse(std::string_view(place).substr(0, colon));
     constexpr std::uint64_t largest_port = 65535;
     const auto port = text::to_number(std::string_view(place).substr(std::min(colon + 1, place.size())), largest_port);
     if (address && port) stand_in_.emplace(step::SrunLink{*address, {static_cast<std::uint16_t>(*port), token()}});

@@ -125,9 +125,9 @@ void plan_gloo_interface(NodePlan& plan, const NodeFacts& facts, const Environme
 /// it.
 Result<void> check_master_address(const NodePlan& plan, const NodeFacts& facts) {
   const launch::Rendezvous& meet = plan.step.rendezvous;
-  const bool one_machine = facts.peer && facts.peer->is_loopback();  // several slurmd
+  if (facts.peer && facts.peer->is_loopback()) return {};  // several slurmd on one machine
   const bool is_name = meet.address_origin == launch::Origin::computed && !Ipv4::parse(meet.address) &&
-                       !launch::interface_to_ask(meet.address) && !one_machine;
+                       !launch::interface_to_ask(meet.address);
   const auto target = is_name && facts.target_of ? facts.target_of(meet.address) : launch::NameTarget{Where::here};
   if (target.where != Where::here && target.where != Where::unknown) {
     return Error{Errc::unavailable,
@@ -136,9 +136,7 @@ Result<void> check_master_address(const NodePlan& plan, const NodeFacts& facts) 
                          "/etc/hosts or the name service"})};
   }
   launch::NetworkView network;
-  network.address_of_node = [&facts](const std::string&) -> Result<Ipv4> {
-    return facts.peer ? Result<Ipv4>(*facts.peer) : Error{Errc::unavailable, ""};
-  };
+  network.address_of_node = [](const std::string&) -> Result<Ipv4> { return Error{Errc::unavailable, ""}; };
   return refuse_loopback(meet, plan.step.placement, network);
 }
 

@@ -30,9 +30,9 @@ struct NodeFacts {
   std::string own_name = {};                  ///< as gethostname() has it
   /// Where a name or an address leads on this node.
   std::function<launch::NameTarget(const std::string& name)> target_of = {};
-  std::optional<Ipv4> peer = {};              ///< another node's address; nullopt: there is none, or Slurm has none
-  std::string interface_to_peer = {};         ///< empty: not known
-  Result<Ipv4> address_of_stand_in = Ipv4{};  ///< where no srun waits: of the node that stands in for it
+  std::optional<IpAddress> peer = {};  ///< another node's address; nullopt: there is none, or Slurm has none
+  std::string interface_to_peer = {};  ///< empty: not known
+  Result<IpAddress> address_of_stand_in = IpAddress();  ///< where no srun waits: of the node that stands in for it
 };
 
 /// What this node's tasks get, and what slurmstepd has to do for them.

@@ -80,7 +80,7 @@ std::optional<NodeStart::Outcome> outcome_without_plan(const StepRequest& reques
 // ---- facts ----
 
 /// The address of another node of the step; nullopt when Slurm has none.
-std::optional<Ipv4> address_of_a_peer(const launch::Placement& placement, std::uint32_t node) {
+std::optional<IpAddress> address_of_a_peer(const launch::Placement& placement, std::uint32_t node) {
   const std::uint32_t peer = placement.map.node_at(placement.map.node_rank_of(node) == 0 ? 1 : 0);
   const auto address = slurm_node_address(placement.hosts.at(peer));
   return address ? std::optional(*address) : std::nullopt;

@@ -35,7 +35,7 @@ NodeFacts facts_of(std::vector<std::uint32_t> ranks) {
                 return name == "10.0.0.1" ? launch::NameTarget{launch::NameTarget::Where::here, name}
                                           : launch::NameTarget{launch::NameTarget::Where::elsewhere, name};
               },
-          .peer = Ipv4::parse("10.0.0.2")};
+          .peer = IpAddress::parse("10.0.0.2")};
 }
 
 Result<NodePlan> planned(const NodeFacts& facts, std::string_view option = "pytorch", const Variables& extra = {},
@@ -89,7 +89,7 @@ TEST(NodePlan, LetsTheNodeOfRank0OrTheFirstServerStandInForSrun) {
   for (const Case& each : cases) {
     NodeFacts facts = facts_of(each.ranks);
     facts.has_srun = false;
-    facts.address_of_stand_in = *Ipv4::parse("10.0.0.7");
+    facts.address_of_stand_in = *IpAddress::parse("10.0.0.7");
     const auto plan = planned(facts, each.option);
     ASSERT_TRUE(plan) << plan.error().message;
     EXPECT_EQ(plan->stands_in, each.stands_in) << each.option;
@@ -159,7 +159,7 @@ TEST(NodePlan, RefusesAMasterThatOtherNodesCannotReach) {
     EXPECT_EQ(plan.error().message, concat({"MASTER_ADDR=node1 ", each.said,
                                             ", rank 0's node, so the other nodes could not reach it: use "
                                             "master_addr=ip, or correct /etc/hosts or the name service"}));
-    facts.peer = Ipv4::parse("127.0.0.1");  // several slurmd on one machine
+    facts.peer = IpAddress::parse("127.0.0.1");  // several slurmd on one machine
     EXPECT_TRUE(planned(facts));
   }
   EXPECT_FALSE(planned(facts_of({0, 1}), "pytorch", {{"MASTER_ADDR", "localhost"}}));
@@ -204,7 +204,7 @@ TEST(NodePlan, TellsGlooTheInterfaceWhereTheNodesOwnNameDoesNotLeadToIt) {
     EXPECT_EQ(planned(facts)->note_without_gpus, "");
     EXPECT_EQ(planned(facts, "pytorch", {{"GLOO_SOCKET_IFNAME", "ib0"}})->notes.size(), 2U);
     EXPECT_NE(planned(facts, "jax")->note_without_gpus.find("own name node1"), std::string::npos);
-    facts.peer = Ipv4::parse("127.0.0.1");  // several slurmd on one machine
+    facts.peer = IpAddress::parse("127.0.0.1");  // several slurmd on one machine
     EXPECT_EQ(planned(facts)->step.gloo_interface, "");
   }
 }

@@ -12,7 +12,7 @@ namespace amldist::spank {
 namespace {
 
 /// Nobody answers there.
-const step::SrunLink srun{*Ipv4::parse("127.0.0.1"), {9, {0x00c0ffee00c0ffee, 0x5ca1ab1e5ca1ab1e}}};
+const step::SrunLink srun{*IpAddress::parse("127.0.0.1"), {9, {0x00c0ffee00c0ffee, 0x5ca1ab1e5ca1ab1e}}};
 
 /// The task that asked may have ended, and this one may have got its number.
 TEST(StartGate, ATaskDoesNotWaitForItself) {

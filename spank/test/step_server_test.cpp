@@ -1,10 +1,7 @@
 // Who answers a step's nodes: what of anybody's datagrams is taken, and that the stand-in always ends.
 #include "spank/server/step_server.hpp"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -13,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/net/datagram_socket.hpp"
 #include "base/text/text.hpp"
 #include "spank/server/message_server.hpp"
 #include "spank/slurm/output.hpp"
@@ -28,13 +26,8 @@ const Clock::time_point now{};
 
 /// A free UDP port: tests run beside each other.
 std::uint16_t free_port() {
-  const FileDescriptor socket = step::open_socket();
-  sockaddr_in own = {};
-  own.sin_family = AF_INET;
-  socklen_t length = sizeof own;
-  const bool bound = ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&own), length) == 0 &&
-                     ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &length) == 0;
-  return bound ? ntohs(own.sin_port) : 0;
+  const auto socket = DatagramSocket::for_all();
+  return socket.bind(0) ? socket.port() : std::uint16_t{0};
 }
 
 const std::uint16_t own_port = free_port();
@@ -64,7 +57,7 @@ step::FailureReport failed(std::uint32_t rank) {
 ServedStep step() { return {.job_id = 1, .tasks = 4, .nodes = 2, .rights = UserRights{::getuid(), ::getgid()}}; }
 Result<std::unique_ptr<StepServer>> open_stand_in() { return StepServer::open({own_port, own_port}, token); }
 
-step::SrunLink link_here() { return {*Ipv4::parse("127.0.0.1"), {own_port, token}}; }
+step::SrunLink link_here() { return {*IpAddress::parse("127.0.0.1"), {own_port, token}}; }
 
 }  // namespace
 
@@ -201,6 +194,17 @@ TEST(StandIn, EndsUnderAFloodOfItsOwnUsers) {
   flood.join();
 }
 
+TEST(StandIn, AnswersOverBothFamilies) {
+  auto own = open_stand_in();
+  ASSERT_TRUE(own) << own.error().message;
+  (*own)->serve(step());
+  for (const char* const address : {"127.0.0.1", "::1"}) {
+    if (!DatagramSocket::towards(*IpAddress::parse(address))) continue;  // the system has no IPv6
+    const step::SrunLink link{*IpAddress::parse(address), {own_port, token}};
+    EXPECT_TRUE(tell(link, step::WorkerEnd{false, 0, 0, 0, 2}.to_datagram(token))) << address;
+  }
+}
+
 TEST(StandIn, ARepetitionOfARecordedDatagramChangesNothingAndIsCounted) {
   lines().clear();
   {
@@ -211,16 +215,9 @@ TEST(StandIn, ARepetitionOfARecordedDatagramChangesNothingAndIsCounted) {
     const step::Stamp stamp{7, 1};
     const std::string recorded =
         seal(token, step::Direction::to_srun, stamp, to_datagram(step::MessageType::may_i_end, token));
-    const FileDescriptor socket = step::open_socket();
-    sockaddr_in target = {};
-    target.sin_family = AF_INET;
-    target.sin_port = htons(own_port);
-    target.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    for (const std::string& datagram : {recorded, recorded, recorded, std::string("x")}) {
-      EXPECT_EQ(::sendto(socket.get(), datagram.data(), datagram.size(), 0, reinterpret_cast<const sockaddr*>(&target),
-                         sizeof target),
-                static_cast<ssize_t>(datagram.size()));
-    }
+    const auto socket = DatagramSocket::towards(link_here().address);
+    for (const std::string& datagram : {recorded, recorded, recorded, std::string("x")})
+      EXPECT_TRUE(socket.send(datagram, {link_here().address, own_port}));
   }
   ASSERT_EQ(lines().size(), 1U);
   EXPECT_EQ(lines()[0],

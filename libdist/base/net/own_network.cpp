@@ -1,8 +1,6 @@
 #include "base/net/own_network.hpp"
 
-#include <arpa/inet.h>
 #include <ifaddrs.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,7 +12,7 @@
 #include <vector>
 
 #include "base/net/socket.hpp"
-#include "base/os/file_descriptor.hpp"
+#include "base/net/socket_address.hpp"
 #include "base/os/whole_file.hpp"
 #include "base/text/text.hpp"
 
@@ -33,7 +31,7 @@ std::string_view next_word(std::string_view& line) {
 
 struct Interface {
   std::string name;
-  Ipv4 address;
+  IpAddress address;
 };
 
 Result<std::vector<Interface>> own_interfaces() {
@@ -42,10 +40,8 @@ Result<std::vector<Interface>> own_interfaces() {
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(all, &::freeifaddrs);
   std::vector<Interface> found;
   for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
-    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET) continue;
-    sockaddr_in address = {};
-    std::memcpy(&address, each->ifa_addr, sizeof address);
-    found.push_back({each->ifa_name, Ipv4{ntohl(address.sin_addr.s_addr)}});
+    const SocketAddress address = each->ifa_addr != nullptr ? SocketAddress(*each->ifa_addr) : SocketAddress();
+    if (address.family() != AF_UNSPEC) found.push_back({each->ifa_name, address.address()});
   }
   return found;
 }
@@ -80,8 +76,9 @@ Result<Ipv4> address_of_interface(std::string_view name, const std::optional<Ipv
   auto all = own_interfaces();
   if (!all) return all.error();
   for (const Interface& each : *all) {
-    const bool fits = !each.address.is_loopback() && (!network || network->contains(each.address));
-    if (each.name == name && fits) return each.address;
+    const auto four = each.address.as_ipv4();
+    const bool fits = four && !four->is_loopback() && (!network || network->contains(*four));
+    if (each.name == name && fits) return *four;
   }
   return Error{Errc::unavailable,
                text::concat({own_host_name(), " has no interface ", name, " with an IPv4 address for other nodes",
@@ -89,27 +86,16 @@ Result<Ipv4> address_of_interface(std::string_view name, const std::optional<Ipv
                              ", but the site's interface=", name, " puts MASTER_ADDR there: ask the administrator"})};
 }
 
-namespace {}  // namespace
-
 Result<Ipv4> source_address_towards(Ipv4 peer) {
-  const auto failed = [peer] {
-    return Error{Errc::unavailable,
-                 text::concat({"there is no route to ", peer.to_string(), ": ", std::strerror(errno)})};
-  };
-  const FileDescriptor probe(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!probe) return failed();
-  constexpr std::uint16_t discard_port = 9;
-  const sockaddr_in target = socket_address(peer, discard_port);
-  if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&target), sizeof target) != 0) return failed();
-  sockaddr_in own = {};
-  socklen_t length = sizeof own;
-  if (::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&own), &length) != 0) return failed();
-  return Ipv4{ntohl(own.sin_addr.s_addr)};
+  const auto source = source_address_to(peer);
+  if (const auto four = source ? source->as_ipv4() : std::nullopt) return *four;
+  return Error{Errc::unavailable,
+               text::concat({"there is no route to ", peer.to_string(), ": ", std::strerror(errno)})};
 }
 
-Result<std::string> interface_towards(Ipv4 peer) {
-  const auto source = source_address_towards(peer);
-  if (!source) return source.error();
+Result<std::string> interface_towards(const IpAddress& peer) {
+  const auto source = source_address_to(peer);
+  if (!source) return Error{Errc::unavailable, text::concat({"there is no route to ", peer.to_string()})};
   auto all = own_interfaces();
   if (!all) return all.error();
   const auto found = std::ranges::find(*all, *source, &Interface::address);

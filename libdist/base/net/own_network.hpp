@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/net/ip_address.hpp"
 #include "base/net/ipv4.hpp"
 #include "base/text/result.hpp"
 
@@ -32,6 +33,6 @@ namespace amldist {
 [[nodiscard]] Result<Ipv4> source_address_towards(Ipv4 peer);
 
 /// The name of the interface through which this machine reaches `peer`. Errors: unavailable.
-[[nodiscard]] Result<std::string> interface_towards(Ipv4 peer);
+[[nodiscard]] Result<std::string> interface_towards(const IpAddress& peer);
 
 }  // namespace amldist

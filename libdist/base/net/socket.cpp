@@ -13,60 +13,12 @@
 #include <cstring>
 #include <memory>
 
+#include "base/net/socket_address.hpp"
 #include "base/os/descriptor_limit.hpp"
 #include "base/text/text.hpp"
 
 namespace amldist {
 namespace {
-
-/// An address as the kernel takes it, of either family.
-class SocketAddress {
- public:
-  SocketAddress() = default;
-  SocketAddress(const IpAddress& address, std::uint16_t port) noexcept {
-    if (const auto four = address.as_ipv4()) {
-      const sockaddr_in out = socket_address(*four, port);
-      std::memcpy(&bytes_, &out, length_ = sizeof out);
-      return;
-    }
-    sockaddr_in6 out = {};
-    out.sin6_family = AF_INET6;
-    out.sin6_port = htons(port);
-    std::memcpy(&out.sin6_addr, address.bytes.data(), address.bytes.size());
-    std::memcpy(&bytes_, &out, length_ = sizeof out);
-  }
-
-  // The C interface takes a pointer to the family of address structures.
-  [[nodiscard]] const sockaddr* generic() const noexcept { return reinterpret_cast<const sockaddr*>(&bytes_); }
-  [[nodiscard]] sockaddr* generic() noexcept { return reinterpret_cast<sockaddr*>(&bytes_); }
-  [[nodiscard]] socklen_t& length() noexcept { return length_; }
-  [[nodiscard]] socklen_t length() const noexcept { return length_; }
-  [[nodiscard]] int family() const noexcept { return bytes_.ss_family; }
-
-  [[nodiscard]] IpAddress address() const noexcept {
-    if (family() == AF_INET) return Ipv4{ntohl(as<sockaddr_in>().sin_addr.s_addr)};
-    IpAddress out;
-    if (family() != AF_INET6) return out;
-    const auto six = as<sockaddr_in6>();
-    std::memcpy(out.bytes.data(), &six.sin6_addr, out.bytes.size());
-    return out;
-  }
-  [[nodiscard]] std::uint16_t port() const noexcept {
-    if (family() == AF_INET) return ntohs(as<sockaddr_in>().sin_port);
-    return family() == AF_INET6 ? ntohs(as<sockaddr_in6>().sin6_port) : std::uint16_t{0};
-  }
-
- private:
-  template <typename T>
-  [[nodiscard]] T as() const noexcept {
-    T out = {};
-    std::memcpy(&out, &bytes_, sizeof out);
-    return out;
-  }
-
-  sockaddr_storage bytes_ = {};
-  socklen_t length_ = sizeof bytes_;
-};
 
 using AddressQuestion = int (*)(int, sockaddr*, socklen_t*);
 
@@ -94,18 +46,6 @@ Error system_error(std::string_view what) {
   const Errc code = problem == EMFILE || problem == ENFILE ? Errc::limit : Errc::unavailable;
   return {code, text::concat({what, ": ", reason_of_errno(problem)})};
 }
-
-}  // namespace
-
-sockaddr_in socket_address(Ipv4 address, std::uint16_t port) noexcept {
-  sockaddr_in out = {};
-  out.sin_family = AF_INET;
-  out.sin_port = htons(port);
-  out.sin_addr.s_addr = htonl(address.bits);
-  return out;
-}
-
-namespace {
 
 Result<FileDescriptor> listen_at(const SocketAddress& address, bool both_families) {
   FileDescriptor socket = new_socket(address.family());
@@ -154,9 +94,7 @@ std::vector<IpAddress> own_addresses() {
   for (const int family : {AF_INET, AF_INET6}) {
     for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
       if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != family) continue;
-      SocketAddress address;
-      std::memcpy(address.generic(), each->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
-      const IpAddress found = address.address();
+      const IpAddress found = SocketAddress(*each->ifa_addr).address();
       if (!found.is_loopback() && !found.is_link_local()) addresses.push_back(found);
     }
   }

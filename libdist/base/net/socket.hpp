@@ -1,8 +1,6 @@
 // TCP with deadlines: no call waits longer than the caller allows.
 #pragma once
 
-#include <netinet/in.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -28,9 +26,6 @@ struct Endpoint {
     return (has_colon ? "[" + host + "]" : host) + ":" + std::to_string(port);
   }
 };
-
-/// An address as the kernel takes it.
-[[nodiscard]] sockaddr_in socket_address(Ipv4 address, std::uint16_t port) noexcept;
 
 /// A listening, non-blocking socket at one address of this machine; unspecified: on all addresses, of both families if
 /// the system has IPv6. Port 0: any free port. Errors: mismatch if the port is in use, limit if this process may open

@@ -26,7 +26,12 @@ TEST(HostsFile, GivesTheFirstAddressOfAName) {
   EXPECT_FALSE(find_in_hosts("", "node1"));
 }
 
-TEST(Interface, LeadsToThePeer) { EXPECT_EQ(interface_towards(*Ipv4::parse("127.0.0.1")).value(), "lo"); }
+TEST(Interface, LeadsToThePeer) {
+  EXPECT_EQ(interface_towards(*IpAddress::parse("127.0.0.1")).value(), "lo");
+  const auto six = interface_towards(*IpAddress::parse("::1"));
+  if (six) EXPECT_EQ(*six, "lo");
+  else testing::expect_sentence(six.error().message);  // the system has no IPv6
+}
 
 TEST(OwnNetwork, LoopbackIsNoInterfaceForOthers) {
   const auto refused = address_of_interface("lo", std::nullopt);

@@ -1,10 +1,7 @@
 #include "step/messages/srun_link.hpp"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,7 +10,6 @@
 #include <string_view>
 #include <utility>
 
-#include "base/os/file_descriptor.hpp"
 #include "base/time/clock.hpp"
 #include "step/messages/datagram.hpp"
 
@@ -47,7 +43,7 @@ std::uint64_t stamp_time() noexcept { return static_cast<std::uint64_t>(Clock::n
 std::optional<SrunLink> read_srun_link(const EnvironmentReader& environment) {
   const auto channel = ReportChannel::parse(environment(report_variable).value_or(""));
   // Set by slurmd: the address from which the launch came, and to which slurmstepd itself connects.
-  const auto address = Ipv4::parse(environment(srun_host_variable).value_or(""));
+  const auto address = IpAddress::parse(environment(srun_host_variable).value_or(""));
   if (!channel || !address) return std::nullopt;
   return SrunLink{*address, *channel};
 }
@@ -59,31 +55,22 @@ std::uint64_t new_sender() noexcept {
   return number;
 }
 
-FileDescriptor open_socket() noexcept {
-  return FileDescriptor(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-}
-
 NodeSocket::NodeSocket(const SrunLink& target, std::size_t longest)
-    : target_(target), socket_(open_socket()), buffer_(longest + seal_bytes, '\0') {}
+    : target_(target), socket_(DatagramSocket::towards(target.address)), buffer_(longest + seal_bytes, '\0') {}
 
 void NodeSocket::send(std::string_view message) {
   const Stamp stamp{target_.sender, stamp_time()};
   asked_.at(sent_++ % asked_.size()) = stamp.time;
   const std::string datagram = seal(target_.channel.token, Direction::to_srun, stamp, message);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(target_.channel.port);
-  address.sin_addr.s_addr = htonl(target_.address.bits);
-  static_cast<void>(::sendto(socket_.get(), datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
-                             reinterpret_cast<const sockaddr*>(&address), sizeof address));
+  socket_.send(datagram, {target_.address, target_.channel.port});
 }
 
 std::string NodeSocket::next() {
   constexpr std::uint64_t longest_ago = 10'000'000'000;
-  const ssize_t got = ::recv(socket_.get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
-  if (got < 0) return {};
-  auto answer = unseal(target_.channel.token, Direction::to_node,
-                       std::string_view(buffer_).substr(0, static_cast<std::size_t>(got)));
+  DatagramPlace sender;
+  const auto got = socket_.receive(buffer_, sender);
+  if (!got) return {};
+  auto answer = unseal(target_.channel.token, Direction::to_node, std::string_view(buffer_).substr(0, *got));
   const bool is_ours = answer && answer->stamp.sender == target_.sender &&
                        std::ranges::find(asked_, answer->stamp.time) != asked_.end() &&
                        stamp_time() - answer->stamp.time < longest_ago;
@@ -92,7 +79,8 @@ std::string NodeSocket::next() {
 
 std::string NodeSocket::answer(std::chrono::milliseconds patience) {
   const auto end = Clock::now() + patience;
-  for (auto left = patience; wait_for_datagram(socket_.get(), std::max(left, milliseconds(0))); left = until(end)) {
+  for (auto left = patience; wait_for_datagram(socket_.descriptor(), std::max(left, milliseconds(0)));
+       left = until(end)) {
     if (auto message = next(); !message.empty()) return message;
     if (Clock::now() >= end) break;  // strangers may send faster than they are read
   }

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/net/ipv4.hpp"
-#include "base/os/file_descriptor.hpp"
+#include "base/net/datagram_socket.hpp"
+#include "base/net/ip_address.hpp"
 #include "base/text/environment.hpp"
 #include "step/messages/control_message.hpp"
 #include "step/messages/failure_report.hpp"
@@ -25,17 +25,13 @@ inline constexpr const char* srun_host_variable = "SLURM_SRUN_COMM_HOST";
 
 /// Where the srun that started the step listens, or its stand-in does.
 struct SrunLink {
-  Ipv4 address;
+  IpAddress address;
   ReportChannel channel;
   std::uint64_t sender = new_sender();  ///< who sends, for srun: this process and its copies
 };
 
-/// Reads it from what srun and slurmd put into the step's environment. nullopt if no srun listens, or if Slurm reaches
-/// it over IPv6 only.
+/// Reads it from what srun and slurmd put into the step's environment. nullopt if no srun listens.
 [[nodiscard]] std::optional<SrunLink> read_srun_link(const EnvironmentReader& environment);
-
-/// A datagram socket that never blocks. Empty if the system gives no socket.
-[[nodiscard]] FileDescriptor open_socket() noexcept;
 
 /// A node's way to srun. Not connected: an srun with several addresses may answer from another address; its answers are
 /// recognised by their code.
@@ -44,7 +40,7 @@ class NodeSocket {
   /// Takes answers of at most `longest` bytes. False as a condition if the system gives no socket.
   explicit NodeSocket(const SrunLink& target, std::size_t longest = longest_datagram);
   explicit operator bool() const noexcept { return static_cast<bool>(socket_); }
-  [[nodiscard]] int descriptor() const noexcept { return socket_.get(); }
+  [[nodiscard]] int descriptor() const noexcept { return socket_.descriptor(); }
 
   /// Sends a message. Like any datagram it may be lost.
   void send(std::string_view message);
@@ -56,7 +52,7 @@ class NodeSocket {
   [[nodiscard]] std::string next();
 
   SrunLink target_;
-  FileDescriptor socket_;
+  DatagramSocket socket_;
   std::string buffer_;
   std::array<std::uint64_t, 16> asked_{};  ///< times in the stamps of the last messages
   std::size_t sent_ = 0;

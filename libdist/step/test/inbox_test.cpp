@@ -1,10 +1,7 @@
 // What of all that reaches srun's port, and a node's, is believed.
 #include "step/server/inbox.hpp"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <thread>
@@ -113,33 +110,22 @@ TEST(Inbox, HasALimitOfSenders) {
 
 /// srun's socket.
 struct Srun {
-  FileDescriptor socket = open_socket();
+  DatagramSocket socket = DatagramSocket::for_all();
   SrunLink link;
-  sockaddr_in node{};
+  DatagramPlace node;
 
   Srun() {
-    sockaddr_in own{};
-    own.sin_family = AF_INET;
-    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof own;
-    EXPECT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&own), length), 0);
-    EXPECT_EQ(::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &length), 0);
-    link = {*Ipv4::parse("127.0.0.1"), {ntohs(own.sin_port), token}};
+    EXPECT_TRUE(socket.bind(0));
+    link = {*IpAddress::parse("127.0.0.1"), {socket.port(), token}};
   }
 
   std::string receive() {
     std::string buffer(1024, '\0');
-    socklen_t length = sizeof node;
-    const ssize_t got =
-        ::recvfrom(socket.get(), buffer.data(), buffer.size(), 0, reinterpret_cast<sockaddr*>(&node), &length);
-    buffer.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    buffer.resize(socket.receive(buffer, node).value_or(0));
     return buffer;
   }
 
-  void send(std::string_view datagram) const {
-    static_cast<void>(::sendto(socket.get(), datagram.data(), datagram.size(), 0,
-                               reinterpret_cast<const sockaddr*>(&node), sizeof node));
-  }
+  void send(std::string_view datagram) const { EXPECT_TRUE(socket.send(datagram, node)); }
 
   [[nodiscard]] std::string answer(std::string_view question, MessageType type) const {
     const auto read = unseal(token, Direction::to_srun, question);
@@ -197,11 +183,11 @@ TEST(Tell, SendsAgainUntilSrunConfirmsAndGivesUpInTime) {
   Srun srun;
   std::thread answers([&srun] {
     for (int lost = 0; lost < 3; ++lost) {
-      pollfd came{srun.socket.get(), POLLIN, 0};
+      pollfd came{srun.socket.descriptor(), POLLIN, 0};
       static_cast<void>(::poll(&came, 1, 5000));
       static_cast<void>(srun.receive());
     }
-    pollfd came{srun.socket.get(), POLLIN, 0};
+    pollfd came{srun.socket.descriptor(), POLLIN, 0};
     static_cast<void>(::poll(&came, 1, 5000));
     srun.send(srun.answer(srun.receive(), MessageType::heard));
   });

@@ -228,7 +228,7 @@ def test_rubbish_on_the_port_disturbs_nothing(cluster, workdir):
     send = """
 import socket
 udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-ports = [int(line.split()[1].split(":")[1], 16) for line in open("/proc/net/udp") if ":" in line.split()[0]]
+ports = [int(line.split()[1].split(":")[1], 16) for name in ("udp", "udp6") for line in open(f"/proc/net/{name}") if ":" in line.split()[0]]
 for port in ports:
     for datagram in (b"", b"x" * 60000, b"aml-dist;2;" + b"0000000000000000;" * 3 + b"failed;1;0;9;1;node1"):
         for _ in range(2000):

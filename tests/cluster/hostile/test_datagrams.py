@@ -11,7 +11,7 @@ from test_first_failure import by_rank, first_failure
 
 ATTACKS = readable_copy(pathlib.Path(__file__).parent / "attacks.py")
 #: A line of a shell that gives srun's port.
-PORT = "$(sed -n '2,$s/^ *[0-9]*: [0-9A-F]*:\\([0-9A-F]*\\) .*/0x\\1/p' /proc/net/udp | head -n1)"
+PORT = "$(sed -n '2,$s/^ *[0-9]*: [0-9A-F]*:\\([0-9A-F]*\\) .*/0x\\1/p' /proc/net/udp6 | head -n1)"
 
 
 @pytest.fixture(autouse=True)

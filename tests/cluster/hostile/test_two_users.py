@@ -97,7 +97,7 @@ def test_a_stranger_cannot_report_a_failure_or_end_servers(cluster, workdir):
     victim.says("runs")
     words = ["failed;0;0;9;1;node1", "refused;0;0;256;1;node1", "ended;worker;0;0;0;2", "ended;worker;1;0;0;2", "end"]
     send = ("import socket,re,subprocess\n"
-            "ports=[int(l.split()[1].split(':')[1],16) for l in open('/proc/net/udp').read().splitlines()[1:]]\n"
+            "ports=[int(l.split()[1].split(':')[1],16) for n in ('udp','udp6') for l in open('/proc/net/'+n).read().splitlines()[1:]]\n"
             "assert ports\n"
             "s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n"
             f"words={words!r}\n"
