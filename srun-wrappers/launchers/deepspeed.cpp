@@ -410,6 +410,7 @@ Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::strin
     if (auto status = add_environment_files(line); !status) return status.error();
   }
   line.option = "pytorch";
+  line.binds_nothing = true;
   if (state.port) line.add_key(concat({"master_port=", std::to_string(*state.port)}));
   if (!state.venv_script.empty()) {
     line.words = {"bash", "-c", ". \"$0\" && exec \"$@\"", state.venv_script};

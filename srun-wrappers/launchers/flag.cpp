@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "launchers/python_value.hpp"
+#include "shared/slurm_options.hpp"
 
 namespace amldist::launchers {
 namespace {
@@ -18,9 +19,11 @@ std::optional<std::size_t> find_flag(std::span<const Flag> table, std::string_vi
   return found == table.end() ? std::nullopt : std::optional(static_cast<std::size_t>(found - table.begin()));
 }
 
-/// Flags that the real tools do not have: they must be written out, so that no prefix of a real flag is ambiguous.
+/// Flags that the real tools do not have, or only an older one (torch.distributed.launch): they must be written out, so
+/// that no prefix of a real flag is ambiguous.
 bool is_our_own(std::string_view name) {
-  return name == "--dry-run" || name == "--slurm" || name == "--list-flags" || name == "--json";
+  return name == "--dry-run" || name == "--slurm" || name == "--list-flags" || name == "--json" ||
+         name == "--use_env" || name == "--use-env";
 }
 
 struct Spelling {
@@ -63,15 +66,23 @@ bool looks_like_flag(std::span<const Flag> table, std::string_view word) {
   return !is_negative_number(word) && word.find(' ') == std::string_view::npos;
 }
 
+/// Of Slurm, or of pyxis.
+bool is_option_of_slurm(std::string_view name) {
+  if (!name.starts_with("--")) return false;
+  name.remove_prefix(2);
+  return commands::find_slurm_option(name) != nullptr || name.starts_with("container-");
+}
+
 Error unknown_flag(const Dialect& dialect, std::span<const Flag> table, std::string_view name) {
   std::vector<std::string_view> names;
   for (const Flag& flag : table) {
     for (const std::string_view each : text::split(flag.names, ' ')) names.push_back(each);
   }
   const auto near = text::nearest(name, names);
-  return wrong(concat(
-      {dialect.tool, " has no flag ", quote(name),
-       near ? concat({": did you mean ", *near, "?"}) : concat({"; options of Slurm are given as --slurm=", name})}));
+  std::string remedy = ": --list-flags shows those that it has";
+  if (is_option_of_slurm(name)) remedy = concat({"; options of Slurm are given as --slurm=", name});
+  else if (near) remedy = concat({": did you mean ", *near, "?"});
+  return wrong(concat({dialect.tool, " has no flag ", quote(name), remedy}));
 }
 
 /// One flag of a command line: its index in the table, and the value in the same word.

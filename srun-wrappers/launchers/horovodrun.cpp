@@ -279,6 +279,7 @@ Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::strin
   }
   line.srun.set("mpi", "pmix");
   line.option = "mpi";
+  line.binds_nothing = true;  // it gives mpirun "-bind-to none"
   line.words = std::move(program);
   return {};
 }

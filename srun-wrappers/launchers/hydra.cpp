@@ -150,6 +150,39 @@ Done set_gpus(MpiState& state, const GivenFlag& given) {
   return {};
 }
 
+Done set_depth(MpiState& state, const GivenFlag& given) {
+  const auto number = number_of(given, 1, 65536);
+  if (!number) return number.error();
+  state.line.srun.set("cpus-per-task", std::to_string(*number));
+  return {};
+}
+
+/// Of HPE's mpiexec: "depth", "verbose,core".
+Done set_cpu_bind(MpiState& state, const GivenFlag& given) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 6> units = {{{"none", "none"},
+                                                                                          {"core", "cores"},
+                                                                                          {"thread", "threads"},
+                                                                                          {"socket", "sockets"},
+                                                                                          {"numa", "ldoms"},
+                                                                                          {"depth", ""}}};
+  std::string_view unit = given.value();
+  const bool verbose = unit.starts_with("verbose");
+  if (verbose) unit.remove_prefix(std::min(unit.find(',') + 1, unit.size()));
+  const auto* const found = std::ranges::find(units, unit, [](const auto& each) { return each.first; });
+  if (found == units.end())
+    return invalid_value(given,
+                         "use depth, core, thread, socket, numa or none; for a list --slurm=--cpu-bind=map_cpu:LIST");
+  const std::string value =
+      concat({verbose ? "verbose" : "", verbose && !found->second.empty() ? "," : "", found->second});
+  if (!value.empty()) state.line.srun.set("cpu-bind", value);
+  return {};
+}
+
+Done set_pmi(MpiState& state, const GivenFlag& given) {
+  if (given.value() == "pmix" || given.value() == "pmi2") state.slurm.push_back(concat({"--mpi=", given.value()}));
+  return {};
+}
+
 constexpr std::string_view no_hydra = "there are no daemons of Hydra: Slurm starts the processes";
 constexpr std::string_view see_explain = "aml-dist explain shows the layout";
 constexpr std::string_view all_passes = "srun passes on the whole environment";
@@ -218,6 +251,15 @@ std::vector<Row<MpiState>> mpich_rows() {
       ignored("-hybrid-hosts", 0, no_hydra),
       ignored("-debug", 0, no_hydra),
       ignored("-memory-alloc-kinds", 1, "MPICH's own default holds when Slurm starts the processes"),
+      // HPE's mpiexec (PALS) has these beside Hydra's.
+      {{"-depth", 1, F::translated, "--cpus-per-task=N"}, set_depth},
+      {{"-cpu-bind", 1, F::translated, "--cpu-bind=cores, threads, sockets, ldoms or none; depth: Slurm's own"},
+       set_cpu_bind},
+      {{"-pmi", 1, F::translated, "--mpi=pmix or pmi2"}, set_pmi},
+      {{"-label", 0, F::translated, "--label"},
+       [](MpiState& state, const GivenFlag&) { return state.line.srun.set("label"), Done(); }},
+      ignored("-line-buffer", 0, "srun writes whole lines"),
+      ignored("-no-vni", 0, "Slurm's switch plugin does that"),
   };
 }
 
@@ -346,7 +388,11 @@ std::vector<Row<MpiState>> hydra_rows(MpiFamily family) {
 }
 
 Result<void> take_mvapich_words(MpiState& state, std::vector<std::string>& program) {
-  if (state.names_hosts && state.hosts.empty() && state.processes) {
+  // Without -rsh and -ssh, hosts are known by the variables behind them.
+  const std::size_t place = state.processes.value_or(0);
+  const bool before_variables =
+      place < program.size() && !is_assignment(program.front()) && is_assignment(program[place]);
+  if ((state.names_hosts || before_variables) && state.hosts.empty() && state.processes) {
     const std::size_t count = std::min<std::size_t>(*state.processes, program.size());
     std::string list;
     for (std::size_t i = 0; i < count; ++i) list += concat({list.empty() ? "" : ",", program[i]});

@@ -1,9 +1,11 @@
 #include "launchers/launcher.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/os/environment.hpp"
 #include "shared/allocation.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/option_parser.hpp"
@@ -15,6 +17,7 @@ namespace amldist::launchers {
 namespace {
 
 using commands::print;
+using commands::SlurmOptions;
 using nlohmann::ordered_json;
 using text::concat;
 
@@ -71,6 +74,15 @@ Result<void> merge_slurm(Base& base) {
   return {};
 }
 
+/// Slurm binds each task to the one processor that it has by default, which starves the threads and the workers that
+/// load data. What somebody says about processors stays.
+void unbind(SlurmOptions& srun) {
+  constexpr std::array about_processors = {"cpu-bind", "cpus-per-task", "hint", "threads-per-core", "ntasks-per-core"};
+  const bool is_said = std::ranges::any_of(about_processors, [&](const char* name) { return srun.has(name); }) ||
+                       own_variable("SRUN_CPUS_PER_TASK") || own_variable("SLURM_CPU_BIND");
+  if (!is_said) srun.set("cpu-bind", "none");
+}
+
 }  // namespace
 
 Result<void> apply_handling(Base& base, const Flag& flag, const GivenFlag& given, bool has_function) {
@@ -103,6 +115,7 @@ Result<void> finish_line(Base& base) {
   line.srun.set("quit-on-interrupt");
   line.expand = line.expand || std::ranges::any_of(line.words, commands::mentions_task_variable);
   if (auto status = merge_slurm(base); !status) return status;
+  if (line.binds_nothing) unbind(line.srun);
   if (*context != commands::JobContext::outside) commands::count_tasks(line.srun);
   return {};
 }

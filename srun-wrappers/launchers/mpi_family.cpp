@@ -103,6 +103,16 @@ bool is_of_mvapich(std::string_view word) {
   return is_assignment(word) && (word.starts_with("MV2_") || word.starts_with("MVP_"));
 }
 
+/// How many hosts may stand in front of the program: as many as -np says.
+std::size_t hosts_on_line(const std::vector<std::string>& words, std::size_t flags) {
+  constexpr std::size_t most = 4096;
+  for (std::size_t i = 0; i + 1 < std::min(flags, words.size()); ++i) {
+    if (words[i] != "-np" && words[i] != "-n") continue;
+    return static_cast<std::size_t>(text::to_number(words[i + 1], most).value_or(0));
+  }
+  return 0;
+}
+
 }  // namespace
 
 bool is_assignment(std::string_view word) {
@@ -136,7 +146,10 @@ Result<MpiFamily> take_family(std::vector<std::string>& words) {
   }
   const auto left = who_has_all(flags);
   if (!left) return left.error();
-  if (at < words.size() && is_of_mvapich(words[at])) return MpiFamily::mvapich;
+  // "-np 2 MV2_X=1 ./app", and "-np 2 node1 node2 MV2_X=1 ./app": mpirun_rsh takes its hosts from its line.
+  for (const std::size_t place : {at, at + hosts_on_line(words, at)}) {
+    if (place < words.size() && is_of_mvapich(words[place])) return MpiFamily::mvapich;
+  }
   if (!has(*left, 0) && has(*left, 2) && begins_with(words, "I_MPI_")) return MpiFamily::intel;
   for (std::size_t family = 0; family < families.size(); ++family) {
     if (has(*left, family)) return families[family];

@@ -15,6 +15,7 @@ struct StepLine {
   commands::SlurmOptions srun;
   std::string option;                ///< after --aml-dist=
   std::vector<std::string> words;    ///< the program and its arguments
+  bool binds_nothing = false;        ///< as the real launcher: a process may use all processors of its node's step
   bool expand = false;               ///< through `aml-dist exec`, which expands $LOCAL_RANK and the like
   std::vector<std::string> folders;  ///< made before srun starts
   std::vector<std::string> notes;    ///< printed before srun starts, a sentence each

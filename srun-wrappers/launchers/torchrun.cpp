@@ -240,6 +240,7 @@ std::vector<Row<State>> other_rows() {
       {{"--shutdown_timeout --shutdown-timeout", 1, F::handed_on, slurm_watches, "int+"}, hand_on_if_needed},
       {{"--virtual_local_rank --virtual-local-rank", 0, F::handed_on, "starts the real torchrun on each node"},
        hand_on},
+      ignored("--use_env --use-env", 0, "each process has LOCAL_RANK in its environment, as under torchrun"),
       {{"--print_completion --print-completion", 1, F::refused, "completions are installed with aml-dist"}},
       {{"-h --help", 0, F::translated, "examples and the flags that matter"}, mark<&State::help>},
       {{"--version", 0, F::translated, "the release of aml-dist"}, mark<&State::version>},
@@ -288,7 +289,8 @@ void per_node(State& state, std::vector<std::string> program) {
   StepLine& line = state.line;
   const bool number = text::to_number(state.processes, 65536).has_value();
   line.srun.set("ntasks-per-node", "1");
-  if (number && !own_variable("SLURM_CPUS_PER_TASK")) line.srun.set("cpus-per-task", state.processes);
+  // In an allocation the processes share what that has on the node; elsewhere it has to be asked for.
+  if (number && !own_variable("SLURM_JOB_ID")) line.srun.set("cpus-per-task", state.processes);
   line.option = "pytorch,launch=per-node";
   line.words = {"torchrun"};
   if (state.processes == "xpu") line.words.insert(line.words.end(), {"--nproc_per_node", "xpu"});
@@ -314,6 +316,7 @@ Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::strin
     return Error{Errc::invalid_argument, "--module and --no-python cannot be combined: give one"};
   }
   if (state.standalone) state.least_nodes = state.most_nodes = 1;
+  state.line.binds_nothing = true;
   const auto nodes = std::to_string(state.least_nodes);
   state.line.srun.set(
       "nodes", state.least_nodes == state.most_nodes ? nodes : concat({nodes, "-", std::to_string(state.most_nodes)}));

@@ -26,7 +26,7 @@ from conftest import USAGE, Command
 
 DOCUMENTS = pathlib.Path(__file__).parent / "documents"
 LINES = DOCUMENTS / "lines.txt"
-TOOLS = {"mpirun": "mpirun", "mpiexec": "mpirun", "mpiexec.hydra": "mpirun", "torchrun": "torchrun", "deepspeed": "deepspeed", "horovodrun": "horovodrun"}
+TOOLS = {"mpirun": "mpirun", "mpiexec": "mpirun", "mpiexec.hydra": "mpirun", "mpirun_rsh": "mpirun", "torchrun": "torchrun", "deepspeed": "deepspeed", "horovodrun": "horovodrun"}
 OLD_TORCHRUN = re.compile(r"python -m torch\.distributed\.(run|launch) ")
 
 

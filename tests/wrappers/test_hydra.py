@@ -184,6 +184,21 @@ def test_a_machine_file_of_100_000_lines(tmp_path):
     assert "--nodes=100000" in srun("-ppn", "1", "-f", str(tmp_path / "hosts"))
 
 
+@pytest.mark.parametrize("line, expected", [
+    ("-n 8 --ppn 4 --depth=8 --cpu-bind depth ./a", "--cpus-per-task=8 --ntasks-per-node=4 --nodes=2 --ntasks=8 --mpi=pmi2"),
+    ("-n 2 -ppn 1 --cpu-bind verbose,numa --pmi=pmix --envall ./a", "--cpu-bind=verbose,ldoms --ntasks-per-node=1 --nodes=2 --ntasks=2 --mpi=pmix"),
+    ("--line-buffer --label -n 2 -ppn 1 --cpu-bind none --no-vni ./a", "--label --cpu-bind=none --ntasks-per-node=1 --nodes=2 --ntasks=2 --mpi=pmi2")])
+def test_flags_of_hpes_mpiexec(line, expected):
+    """PALS, on Crays: its documents show it beside Hydra's flags."""
+    words = srun(*line.split()).split()
+    assert [word for word in words if word.startswith("--") and not re.match("--(kill|quit|aml|export)", word)] == expected.split()
+
+
+def test_mpirun_rsh_with_its_hosts_is_known_by_its_variable():
+    assert ranks_of(srun("-np", "2", "n1", "n2", "MV2_CPU_MAPPING=48", "./a")) == ["n1", "n2"]
+    assert srun("-np", "2", "./a", "MV2_X=1").endswith("--mpi=pmix --kill-on-bad-exit=1 --quit-on-interrupt --aml-dist=mpi ./a MV2_X=1 x\n")
+
+
 OWN = ("--dry-run", "--slurm", "--list-flags", "--json")
 
 

@@ -81,19 +81,20 @@ def words_of(tool: str, line: str, **options) -> tuple[list[str], str]:
 
 
 S = "--kill-on-bad-exit=1 --quit-on-interrupt"
+U = f"{S} --cpu-bind=none"  # of launchers that bind nothing
 
 
 @pytest.mark.parametrize("line, expected", [
-    ("train.py", f"srun --nodes=1 --ntasks-per-node=1 {S} --aml-dist=pytorch python3 -u train.py"),
+    ("train.py", f"srun --nodes=1 --ntasks-per-node=1 {U} --aml-dist=pytorch python3 -u train.py"),
     ("--nnodes 2 --nproc-per-node 4 train.py --lr 0.1",
-     f"OMP_NUM_THREADS=1 srun --nodes=2 --ntasks-per-node=4 {S} --export=ALL --aml-dist=pytorch python3 -u train.py --lr 0.1"),
+     f"OMP_NUM_THREADS=1 srun --nodes=2 --ntasks-per-node=4 {U} --export=ALL --aml-dist=pytorch python3 -u train.py --lr 0.1"),
     ("--nnodes=2 --nproc_per_node=4 --rdzv-backend=c10d --rdzv-endpoint=h:29400 -m pkg.mod -x",
-     f"OMP_NUM_THREADS=1 srun --nodes=2 --ntasks-per-node=4 {S} --export=ALL --aml-dist=pytorch,master_port=29400 "
+     f"OMP_NUM_THREADS=1 srun --nodes=2 --ntasks-per-node=4 {U} --export=ALL --aml-dist=pytorch,master_port=29400 "
      "python3 -u -m pkg.mod -x"),
     ("--standalone --no-python ./prog '$RANK'",
-     f"srun --nodes=1 --ntasks-per-node=1 {S} --aml-dist=pytorch aml-dist exec -- ./prog '$RANK'"),
+     f"srun --nodes=1 --ntasks-per-node=1 {U} --aml-dist=pytorch aml-dist exec -- ./prog '$RANK'"),
     ("--nnodes 2 --nproc-per-node gpu train.py",
-     f"srun --nodes=2 --ntasks-per-node=1 {S} --aml-dist=pytorch,launch=per-node,nproc_per_node=gpu torchrun train.py"),
+     f"srun --nodes=2 --ntasks-per-node=1 {U} --aml-dist=pytorch,launch=per-node,nproc_per_node=gpu torchrun train.py"),
     ("--nproc-per-node 8 --max-restarts 3 --tee 3 --log-dir 'my logs' train.py",
      f"srun --nodes=1 --ntasks-per-node=1 --cpus-per-task=8 {S} --aml-dist=pytorch,launch=per-node,nproc_per_node=8 "
      "torchrun --max_restarts 3 --tee 3 --log_dir 'my logs' train.py"),
@@ -102,7 +103,7 @@ S = "--kill-on-bad-exit=1 --quit-on-interrupt"
      "aml-dist exec -- torchrun --rdzv_backend c10d --rdzv_endpoint '$MASTER_ADDR:$MASTER_PORT' --rdzv_id 7 --max_restarts 1 "
      "train.py"),
     ("--max-restarts 0 --nproc_per 2 --slurm=--partition=gpu --slurm=--gpus-per-node=2 train.py",
-     f"OMP_NUM_THREADS=1 srun --nodes=1 --ntasks-per-node=2 {S} --partition=gpu --gpus-per-node=2 --export=ALL "
+     f"OMP_NUM_THREADS=1 srun --nodes=1 --ntasks-per-node=2 {S} --partition=gpu --gpus-per-node=2 --cpu-bind=none --export=ALL "
      "--aml-dist=pytorch python3 -u train.py"),
 ])
 def test_torchrun(line, expected):
@@ -111,7 +112,7 @@ def test_torchrun(line, expected):
 
 def test_torchrun_takes_its_defaults_from_pet_variables():
     words, _ = words_of("torchrun", "t.py", env={"PET_NNODES": "3", "PET_NPROC_PER_NODE": "2", "OMP_NUM_THREADS": "5"})
-    assert words == shlex.split(f"srun --nodes=3 --ntasks-per-node=2 {S} --aml-dist=pytorch python3 -u t.py")
+    assert words == shlex.split(f"srun --nodes=3 --ntasks-per-node=2 {U} --aml-dist=pytorch python3 -u t.py")
     assert words_of("torchrun", "--nnodes 1 t.py", env={"PET_NNODES": "3"})[0][1] == "--nodes=1"
     # Those that an outer step of aml-dist has set are nobody's wish.
     assert words_of("torchrun", "t.py", env={"PET_NNODES": "3", "AMLDIST_STAMP": "x"})[0][1] == "--nodes=1"
@@ -240,16 +241,16 @@ def test_the_number_of_tasks_is_not_left_to_the_allocation(tool, line, expected)
 
 @pytest.mark.parametrize("line, expected", [
     ("--num_nodes 2 --num_gpus 4 t.py --deepspeed ds.json",
-     f"srun --nodes=2 --ntasks-per-node=4 --gpus-per-node=4 {S} --aml-dist=pytorch aml-dist exec -- python3 -u t.py "
+     f"srun --nodes=2 --ntasks-per-node=4 --gpus-per-node=4 {U} --aml-dist=pytorch aml-dist exec -- python3 -u t.py "
      "'--local_rank=$LOCAL_RANK' --deepspeed ds.json"),
     ("--num_gpus 4 --no_local_rank --module a.b --master_port 2",
-     f"srun --nodes=1 --ntasks-per-node=4 --gpus-per-node=4 {S} --aml-dist=pytorch python3 -u -m a.b --master_port 2"),
+     f"srun --nodes=1 --ntasks-per-node=4 --gpus-per-node=4 {U} --aml-dist=pytorch python3 -u -m a.b --master_port 2"),
     ("--num_accelerators 2 --master_port 29501 --no_python --no_local_rank ./x",
-     f"srun --nodes=1 --ntasks-per-node=2 --gpus-per-node=2 {S} --aml-dist=pytorch,master_port=29501 ./x"),
+     f"srun --nodes=1 --ntasks-per-node=2 --gpus-per-node=2 {U} --aml-dist=pytorch,master_port=29501 ./x"),
     ("-i n1@n2:0,1 --num_gpus 2 --no_local_rank t.py",
-     f"srun --nodes=2 --ntasks-per-node=2 --nodelist=n1,n2 --gpus-per-node=2 {S} --aml-dist=pytorch python3 -u t.py"),
+     f"srun --nodes=2 --ntasks-per-node=2 --nodelist=n1,n2 --gpus-per-node=2 {U} --aml-dist=pytorch python3 -u t.py"),
     ("-e bad --num_gpus 2 --no_local_rank t.py",
-     f"srun --exclude=bad --nodes=1 --ntasks-per-node=2 --gpus-per-node=2 {S} --aml-dist=pytorch python3 -u t.py"),
+     f"srun --exclude=bad --nodes=1 --ntasks-per-node=2 --gpus-per-node=2 {U} --aml-dist=pytorch python3 -u t.py"),
     ("--num_gpus 1 --venv_script 'my env' --enable_each_rank_log logs --bind_cores_to_rank --no_local_rank t.py",
      f"srun --output=logs/rank%t.log --cpu-bind=cores --nodes=1 --ntasks-per-node=1 --gpus-per-node=1 {S} --aml-dist=pytorch "
      "bash -c '. \"$0\" && exec \"$@\"' 'my env' python -u t.py"),
@@ -262,7 +263,7 @@ def test_deepspeed_reads_a_hostfile(tmp_path):
     (tmp_path / "hosts").write_text("# comment\nw0 slots=4\n\nw1\tslots=2  # two\nw2 slots=4\n")
     line = f"-H {tmp_path}/hosts --exclude w2@w0:0,1 --no_local_rank t.py"
     assert words_of("deepspeed", line)[0] == shlex.split(
-        f"srun --nodes=2 --ntasks-per-node=2 --nodelist=w0,w1 --gpus-per-node=2 {S} --aml-dist=pytorch python3 -u t.py")
+        f"srun --nodes=2 --ntasks-per-node=2 --nodelist=w0,w1 --gpus-per-node=2 {U} --aml-dist=pytorch python3 -u t.py")
     words, _ = words_of("deepspeed", f"-H {tmp_path}/hosts --num_nodes 1 --num_gpus 3 --no_local_rank t.py")
     assert words[1:4] == ["--nodes=1", "--ntasks-per-node=3", "--nodelist=w0"]
 
@@ -463,18 +464,18 @@ def test_deepspeed_hands_autotuning_to_the_real_one():
 
 
 @pytest.mark.parametrize("line, expected", [
-    ("-np 4 python t.py", f"srun --ntasks=4 {M} --aml-dist=mpi python t.py"),
-    ("-n 4 --num-p 5 python t.py", f"srun --ntasks=5 {M} --aml-dist=mpi python t.py"),  # as argparse abbreviates
-    ("-np 4 -H a:2,b:2 python t.py", f"srun --nodes=2 --ntasks-per-node=2 --nodelist=a,b {M} --aml-dist=mpi python t.py"),
-    ("--num-proc 3 -H a:2,b:2 t", f"srun --ntasks=3 --distribution=arbitrary --nodelist=a,a,b {M} --aml-dist=mpi t"),
+    ("-np 4 python t.py", f"srun --ntasks=4 {M} --cpu-bind=none --aml-dist=mpi python t.py"),
+    ("-n 4 --num-p 5 python t.py", f"srun --ntasks=5 {M} --cpu-bind=none --aml-dist=mpi python t.py"),  # as argparse abbreviates
+    ("-np 4 -H a:2,b:2 python t.py", f"srun --nodes=2 --ntasks-per-node=2 --nodelist=a,b {M} --cpu-bind=none --aml-dist=mpi python t.py"),
+    ("--num-proc 3 -H a:2,b:2 t", f"srun --ntasks=3 --distribution=arbitrary --nodelist=a,a,b {M} --cpu-bind=none --aml-dist=mpi t"),
     ("-np 2 --fusion-threshold-mb 64 --cycle-time-ms 2.5 --no-hierarchical-allreduce --timeline-filename t.json t",
      "HOROVOD_FUSION_THRESHOLD=67108864 HOROVOD_CYCLE_TIME=2.5 HOROVOD_HIERARCHICAL_ALLREDUCE=0 HOROVOD_TIMELINE=t.json "
-     f"srun --ntasks=2 {M} --export=ALL --aml-dist=mpi t"),
+     f"srun --ntasks=2 {M} --cpu-bind=none --export=ALL --aml-dist=mpi t"),
     ("-np 2 --network-interface eth0 --network-interface eth1 t",
      "OMPI_MCA_btl_tcp_if_include=eth0,eth1 NCCL_SOCKET_IFNAME=eth0,eth1 "
-     f"srun --ntasks=2 {M} --export=ALL --aml-dist=mpi t"),
+     f"srun --ntasks=2 {M} --cpu-bind=none --export=ALL --aml-dist=mpi t"),
     ("-np 4 --mpi-args='--map-by ppr:2:node -x A=1' t",
-     f"A=1 srun --ntasks=4 --ntasks-per-node=2 {M} --export=ALL --aml-dist=mpi t"),
+     f"A=1 srun --ntasks=4 --ntasks-per-node=2 {M} --cpu-bind=none --export=ALL --aml-dist=mpi t"),
 ])
 def test_horovodrun(line, expected):
     assert words_of("horovodrun", line)[0] == shlex.split(expected)
@@ -500,7 +501,9 @@ def test_horovodrun(line, expected):
     ("torchrun", "--nnodes 2", "there is no program to start"),
     ("torchrun", "--master-port 70000 t.py", "from 0 to 65535"),
     ("torchrun", "--slurm=partition t.py", "invalid value 'partition' for --slurm"),
-    ("torchrun", "--partition=x t.py", "--slurm=--partition"),
+    ("torchrun", "--partition=x t.py", "options of Slurm are given as --slurm=--partition"),
+    ("torchrun", "--container-image=x t.py", "options of Slurm are given as --slurm=--container-image"),
+    ("mpirun", "-bysocket -np 2 ./a", "mpirun has no flag '-bysocket': --list-flags shows those that it has"),
     ("torchrun", "--monitor-interval=soon t.py", "--monitor-interval needs a number, not 'soon'"),
     ("torchrun", "--numa-binding=cores t.py", "needs one of node, socket, exclusive, core-complex"),
     ("torchrun", "--tee 0:4 t.py", "use 0, 1 (output), 2 (errors) or 3"),
