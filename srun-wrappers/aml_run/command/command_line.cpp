@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "aml_run/command/az_line.hpp"
 #include "base/text/text.hpp"
 #include "launch/option/spec.hpp"
 #include "shared/exit_status.hpp"
@@ -16,6 +17,10 @@ using text::quote;
 Error wrong(std::string_view sentence) { return {Errc::invalid_argument, concat({sentence, " (see aml-run --help)"})}; }
 
 Error unknown_option(std::string_view word, const std::vector<std::string>& names) {
+  if (is_option_of_az(word)) {
+    return wrong(concat({quote(word), " is an option of az: write aml-run job create in front of it, or options of ",
+                         "aml-run alone"}));
+  }
   const std::string_view bare = word.substr(std::min(word.find_first_not_of('-'), word.size()));
   const std::vector<std::string_view> known(names.begin(), names.end());
   const auto near = text::nearest(bare, known);
@@ -167,7 +172,9 @@ class Reader {
     const bool has_job = !line_.job_file.empty() || !line_.words.empty();
     if (line_.command != nullptr) {
       if (!line_.command->is_about_runs || !has_job) return {};
-      return wrong(concat({"--", line_.command->name, " concerns existing runs: give no job with it"}));
+      const bool streams = line_.command->name == "stream";
+      return wrong(concat({"--", line_.command->name, " concerns existing runs: give no job with it",
+                           streams ? "; --wait follows a job that is started" : ""}));
     }
     if (launch::is_help(line_.kind)) return {};
     for (const std::string_view name : {"nodes", "ntasks", "ntasks-per-node"}) {

@@ -2,11 +2,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 
+#include "aml_run/command/az_line.hpp"
 #include "aml_run/command/command_line.hpp"
 #include "aml_run/command/make_plan.hpp"
 #include "aml_run/command/run_answers.hpp"
@@ -167,7 +169,10 @@ constexpr std::array<Command, 9> all_commands = {{
 
 int answer(const std::vector<std::string>& words) {
   if (const auto status = answer_script(words)) return *status;
-  auto line = read_command_line(all_commands, words);
+  const auto az = read_az_line(words);
+  if (!az) return fail(az.error());
+  if (*az) std::ranges::for_each((*az)->notes, [](const std::string& note) { say(note); });
+  auto line = read_command_line(all_commands, *az ? (*az)->words : words);
   if (!line) return fail(line.error());
   if (line->command != nullptr) return line->command->answer(*line);
   if (launch::is_help(line->kind)) return print(launch::option_help());
