@@ -2,7 +2,8 @@
 answers are aml-dist's own, so that a change of any is seen in review. To change one on purpose: `test_documents.py --write`, and read the
 difference against the document.
 
-documents/jobs.yml has job files of Azure/azureml-examples, reduced to their keys; documents/lines.txt has command lines:
+documents/jobs.yml has job files of Azure/azureml-examples, reduced to their keys; documents/lines.txt has command lines of documents, and
+lines_of_scripts.txt of public batch scripts:
 
     # SOURCE
     $ the line
@@ -25,15 +26,15 @@ import yaml
 from conftest import USAGE, Command
 
 DOCUMENTS = pathlib.Path(__file__).parent / "documents"
-LINES = DOCUMENTS / "lines.txt"
+LINES = [DOCUMENTS / "lines.txt", DOCUMENTS / "lines_of_scripts.txt"]
 TOOLS = {"mpirun": "mpirun", "mpiexec": "mpirun", "mpiexec.hydra": "mpirun", "mpirun_rsh": "mpirun", "torchrun": "torchrun", "deepspeed": "deepspeed", "horovodrun": "horovodrun"}
 OLD_TORCHRUN = re.compile(r"python -m torch\.distributed\.(run|launch) ")
 
 
-def entries() -> list[tuple[str, str, str]]:
+def entries(files: list[pathlib.Path] = LINES) -> list[tuple[str, str, str]]:
     """Source, line, answer."""
     found, source = [], ""
-    for block in re.split(r"^(?=[#$] )", LINES.read_text(), flags=re.MULTILINE)[1:]:
+    for block in re.split(r"^(?=[#$] )", "".join(file.read_text() for file in files), flags=re.MULTILINE)[1:]:
         head, _, answer = block.partition("\n")
         if head.startswith("# "):
             source = head[2:]
@@ -116,13 +117,14 @@ def test_there_are_enough_job_files():
 
 
 def write() -> None:
-    source, out = "", []
-    for each_source, line, _ in entries():
-        if each_source != source:
-            out.append(f"# {each_source}\n")
-        source = each_source
-        out.append(f"$ {line}\n{answer(line)}\n")
-    LINES.write_text("".join(out))
+    for file in LINES:
+        source, out = "", []
+        for each_source, line, _ in entries([file]):
+            if each_source != source:
+                out.append(f"# {each_source}\n")
+            source = each_source
+            out.append(f"$ {line}\n{answer(line)}\n")
+        file.write_text("".join(out))
     out = ["# Of Azure/azureml-examples; see test_documents.py.\n"]
     for entry in jobs():
         job = yaml.safe_dump(entry["job"], default_flow_style=True, width=10**6, sort_keys=False).strip()

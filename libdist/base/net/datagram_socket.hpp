@@ -1,11 +1,11 @@
 // UDP of both families, without waiting.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <tuple>
 
 #include "base/net/ip_address.hpp"
 #include "base/os/file_descriptor.hpp"
@@ -17,7 +17,10 @@ struct DatagramPlace {
   IpAddress address;
   std::uint16_t port = 0;
 
-  friend auto operator<=>(const DatagramPlace&, const DatagramPlace&) = default;
+  friend bool operator==(const DatagramPlace&, const DatagramPlace&) = default;
+  friend bool operator<(const DatagramPlace& left, const DatagramPlace& right) noexcept {
+    return std::tie(left.address.bytes, left.port) < std::tie(right.address.bytes, right.port);
+  }
 };
 
 /// A datagram socket that never blocks. It is not connected: a machine with several addresses may answer from another

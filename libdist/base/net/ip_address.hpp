@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -39,7 +38,6 @@ struct IpAddress {
   [[nodiscard]] bool is_link_local() const noexcept { return bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80; }
 
   friend bool operator==(const IpAddress&, const IpAddress&) = default;
-  friend auto operator<=>(const IpAddress&, const IpAddress&) = default;
 };
 
 }  // namespace amldist

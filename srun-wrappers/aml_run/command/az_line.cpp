@@ -11,7 +11,6 @@ namespace az {
 namespace {
 
 using text::concat;
-using text::quote;
 
 /// What becomes of an option of az.
 enum class Becomes {
