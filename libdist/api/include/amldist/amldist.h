@@ -306,8 +306,9 @@ AMLDIST_API int amldist_split(amldist_comm* comm, int color, int key, amldist_co
 /* Makes a new communicator of the ranks that are left after a loss, in their old order; collective over these. Ranks
  * that end meanwhile are left out, too. Every rank that gets a communicator gets the same one. A rank is left out
  * although it may be alive if it is silent for a second (a third of a deadline below 3 s), was silent when the
- * communicator failed, or has not called this by the deadline: its call returns AMLDIST_EABORTED. A healthy
- * communicator can be shrunk too, and counts as failed afterwards. *survivors is NULL after an error.
+ * communicator failed, or has not called this within the deadline and two seconds: its call returns
+ * AMLDIST_EABORTED. A healthy communicator can be shrunk too, and counts as failed afterwards. *survivors is NULL
+ * after an error.
  * `comm` stays: finalize both, in any order. Memory of amldist_alloc() belongs to `comm` and is valid until then. What
  * was split from `comm` is not touched: shrink it as well. The new communicator does not use MPI. Since 0.2. */
 AMLDIST_API int amldist_shrink(amldist_comm* comm, amldist_comm** survivors);
