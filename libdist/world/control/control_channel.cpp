@@ -428,8 +428,8 @@ Error ControlChannel::find_out(const std::shared_ptr<CommWatch>& watch, const Di
 void ControlChannel::open_agreement(const std::shared_ptr<CommWatch>& watch,
                                     const std::shared_ptr<AgreementTicket>& ticket, milliseconds timeout,
                                     milliseconds late_after) {
-  // A rank may still wait in an earlier call for one that is silent. It comes when that call's deadline has passed, which
-  // is no earlier than this one's, and it has found out for whom it waits.
+  // A rank may still wait in an earlier call for one that is silent. It comes when that call's deadline has passed,
+  // which is no earlier than this one's, and it has found out for whom it waits.
   const milliseconds grace = grace_of(timeout);
   const Agreement::Limits times = {grace, late_after + 3 * grace};
   post([this, watch, ticket, times] { agreements_.open(watch, ticket, times); });
