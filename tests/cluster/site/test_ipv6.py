@@ -125,3 +125,11 @@ def test_a_heterogeneous_step_gets_its_record_from_srun(either):
     tasks = read_reports(done.out)
     assert sorted((task.env["RANK"], task.host) for task in tasks) == [("0", "node1"), ("1", "node1"), ("2", "node2")], str(done)
     assert not done.own_lines(), str(done)
+
+
+def test_the_ranks_are_asked_to_stop(either):
+    """Nodes ask srun how long it is until then."""
+    wait = "bash -c 'until [ -e $AMLDIST_STOP_FILE ]; do sleep 0.1; done; echo stops'"
+    done = either.run(f"srun -N2 -n2 --time=2 --aml-dist=pytorch,stop=115 {wait}", user="alice", timeout=60)
+    assert done.status == 0 and done.out.split() == ["stops"] * 2, str(done)
+    assert len(done.own_lines()) == 1 and "stop: the ranks are asked to stop" in done.own_lines()[0], str(done)
