@@ -35,10 +35,12 @@ TORCH_ENVIRONMENT = {"USE_LIBUV": "0", "OMP_NUM_THREADS": "1"}
 
 
 def readable_copy(path: pathlib.Path) -> pathlib.Path:
-    """A copy of a file that every user of the cluster can read and run, on every node."""
+    """A copy of a file that every user of the cluster can read and run, on every node. One that is in use stays what it is."""
     copy = READABLE / path.name
-    shutil.copyfile(path, copy)
-    copy.chmod(0o755)
+    with tempfile.NamedTemporaryFile(dir=READABLE, delete=False) as new:
+        shutil.copyfile(path, new.name)
+    pathlib.Path(new.name).chmod(0o755)
+    pathlib.Path(new.name).replace(copy)
     return copy
 
 
