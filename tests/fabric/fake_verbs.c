@@ -6,6 +6,7 @@
  * FAKE_VERBS_LOSE=1                  a write completes and its bytes do not arrive
  * FAKE_VERBS_LOSE_FAR=1              the same, where the bytes would go to another process
  * FAKE_VERBS_HANG=CALL               a call that never returns
+ * FAKE_VERBS_CRASH=CALL              a call in which the library crashes
  * FAKE_VERBS_SHARED=DIR              registered memory is a file there: writes reach other processes and nodes
  * FAKE_VERBS_SLOW=MICROSECONDS       each write of over 1 MiB takes at least so long
  * FAKE_VERBS_DMABUF=1                ibv_reg_dmabuf_mr() knows what it is asked
@@ -15,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,10 +54,11 @@ static int named(const char* variable, const char* call, int* number) {
   return 0;
 }
 
-/* 0, or the errno with which the call is to fail; hangs if it is to hang. */
+/* 0, or the errno with which the call is to fail; hangs or crashes if it is to. */
 static int fault(const char* call) {
   int number = EIO;
   while (named("FAKE_VERBS_HANG", call, NULL)) pause();
+  if (named("FAKE_VERBS_CRASH", call, NULL)) raise(SIGSEGV);
   if (!named("FAKE_VERBS_FAIL", call, &number)) return 0;
   errno = number;
   return number;

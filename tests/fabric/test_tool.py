@@ -255,6 +255,13 @@ def test_verbs_that_hang_are_given_up(live):
 
 
 @needs_mounts
+def test_a_library_that_crashes_is_told_from_a_device_that_hangs(live):
+    outcome = in_namespace(live, "--policy", "require", env=fake(FAKE_VERBS_CRASH="reg_mr"))
+    check = outcome.checks["ib.loopback"]
+    assert outcome.status == 1 and "ended by signal 11 while opening mlx5_ib0" in check["evidence"] and "libfake_verbs.so" in check["remedy"], check
+
+
+@needs_mounts
 def test_dmabuf_is_one_way_to_gpudirect(live, tmp_path):
     plain = in_namespace(live, env=fake(FAKE_VERBS_DMABUF="1")).verdicts
     assert plain["ib.gdr"] == "skip", "no GPU"

@@ -187,7 +187,7 @@ VerbsFacts probe_verbs(const NodeFacts& node, const CheckRequest& request, std::
     facts.reason = child.error().message;
     return facts;
   }
-  const bool ended = child->wait_until(Clock::now() + timeout).has_value();
+  const auto ended = child->wait_until(Clock::now() + timeout);
   if (!ended) {  // a child in an uninterruptible call does not end now
     child->kill(SIGKILL);
     static_cast<void>(child->wait_until(Clock::now() + std::chrono::milliseconds(1)));
@@ -199,8 +199,10 @@ VerbsFacts probe_verbs(const NodeFacts& node, const CheckRequest& request, std::
     return facts;
   }
   facts = facts_of(findings);
-  facts.timed_out = !findings.done;
-  facts.stage_at_timeout = text::concat({get(findings.stage), ended ? " (the probe died)" : ""});
+  if (findings.done) return facts;
+  facts.timed_out = !ended;
+  facts.ended = ended;
+  facts.last_stage = get(findings.stage);
   return facts;
 }
 
