@@ -53,6 +53,10 @@ TEST(KeepSrunLine, RefusesWhatCannotBeKept) {
            {"srun -n4 -wnode1 a", "has --nodelist"},
            {"srun --exclude node1 a", "has --exclude"},
            {"srun -r1 a", "has --relative"},
+           {"srun --nodel=node1 a", "has --nodelist"},
+           {"srun --nodel node1 a", "has --nodelist"},
+           {"srun --exclud=node1 a", "has --exclude"},
+           {"srun --asy a", "has --async"},
            {"srun --pty bash", "has --pty"},
            {"srun --het-group=0 a", "has --het-group"},
            {"srun -N1 a : -N1 b", "a heterogeneous step"},
@@ -123,6 +127,12 @@ TEST(KeepSrunLine, IsTheSameForChosenNodes) {
             {two},
             "srun --ntasks-per-node=1 --export=A --nodelist=a,c --nodes=2 --ntasks=2 --ntasks-per-node=1 --no-kill "
             "--kill-on-bad-exit=1 --quit-on-interrupt "
+            "--export=A,AMLDIST_RESTART,TORCHELASTIC_RESTART_COUNT a"},
+           {"srun --tasks-p 2 --expo A --overs --distr block a",
+            {},
+            {two},
+            "srun --tasks-p 2 --expo A --overs --distr block --nodelist=a,c --nodes=2 --ntasks=4 --ntasks-per-node=2 "
+            "--no-kill --kill-on-bad-exit=1 --quit-on-interrupt "
             "--export=A,AMLDIST_RESTART,TORCHELASTIC_RESTART_COUNT a"},
            {"srun --ntasks-per-node=1 a",
             {{"SLURM_EXPORT_ENV", "NONE"}},
@@ -401,6 +411,14 @@ TEST_F(SlurmView, KeepsTheNodesThatTheJobExcludesItself) {
     std::getline(std::ifstream(asked), line);
     EXPECT_EQ(line, text::concat({"update JobId=12 ExcNodeList=", after}));
   }
+}
+
+/// The update would have replaced what the job excludes.
+TEST_F(SlurmView, ExcludesNothingBeforeItKnowsWhatTheJobExcludesItself) {
+  const std::string asked = scratch_.path() + "/asked";
+  scontrol(text::concat({"case \"$*\" in *show*) exit 1;; *) echo \"$*\" >", asked, ";; esac"}));
+  EXPECT_FALSE(exclude_nodes(12, Words{"n1"}));
+  EXPECT_FALSE(std::filesystem::exists(asked));
 }
 
 TEST_F(SlurmView, ReadsWhenAJobEnds) {

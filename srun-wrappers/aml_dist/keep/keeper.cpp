@@ -478,11 +478,14 @@ class Keeper {
     is_requeued_ = true;
     constexpr int attempts = 20;
     constexpr std::chrono::milliseconds pause{200};
-    bool excluded = false;
-    for (int i = 0; i < attempts && !excluded && !state_.excluded.empty(); ++i) {
-      excluded = static_cast<bool>(exclude_nodes(job_.run.job, state_.excluded));
+    Result<void> excluded = state_.excluded.empty() ? Result<void>() : Error{Errc::unavailable, ""};
+    for (int i = 0; i < attempts && !excluded; ++i) {
+      excluded = exclude_nodes(job_.run.job, state_.excluded);
       static_cast<void>(signals_.wait(pause));
     }
+    if (!excluded)
+      say(concat({"Slurm was not told to start the job without ", names_of(state_.excluded), " (",
+                  excluded.error().message, "): if they come again, they are not used"}));
     return status;
   }
 

@@ -133,7 +133,9 @@ Result<void> requeue_job(std::uint32_t job) { return command({"scontrol", "reque
 
 Result<void> exclude_nodes(std::uint32_t job, std::span<const std::string> nodes) {
   const std::string before = job_field(job, "ExcNodeList");
-  const bool has_own = !before.empty() && before != "(null)";
+  if (before.empty())  // what the job excludes itself would be replaced
+    return Error{Errc::unavailable, "scontrol does not say which nodes the job excludes"};
+  const bool has_own = before != "(null)";
   return command({"scontrol", "update", concat({"JobId=", std::to_string(job)}),
                   concat({"ExcNodeList=", has_own ? before : "", has_own ? "," : "", joined(nodes)})});
 }

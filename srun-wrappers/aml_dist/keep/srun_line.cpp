@@ -59,9 +59,31 @@ constexpr std::uint64_t most_tasks = 1U << 24U;
 
 Error wrong(std::string sentence) { return {Errc::invalid_argument, concat({"keep: ", sentence})}; }
 
+bool begins_with(const SlurmOption& option, std::string_view beginning) {
+  return option.name.starts_with(beginning) ||
+         std::ranges::any_of(commands::other_names_of(option),
+                             [beginning](std::string_view other) { return other.starts_with(beginning); });
+}
+
+/// The only option whose name begins so; nullptr where there are none or several, which srun refuses.
+const SlurmOption* find_abbreviated(std::string_view beginning) {
+  std::vector<const SlurmOption*> found;
+  const auto look = [&](const SlurmOption& option) {
+    const bool is_new = std::ranges::find(found, option.name, &SlurmOption::name) == found.end();
+    if (is_new && begins_with(option, beginning)) found.push_back(&option);
+  };
+  std::ranges::for_each(srun_options, look);
+  std::ranges::for_each(commands::slurm_options(), look);
+  if (found.size() > 1)  // of those for whole jobs srun has but a few
+    std::erase_if(found, [](const SlurmOption* option) { return option->scope == commands::Scope::job; });
+  return found.size() == 1 ? found.front() : nullptr;
+}
+
 const SlurmOption* find_option(std::string_view name) {
   const auto* const own = std::ranges::find(srun_options, name, &SlurmOption::name);
-  return own != srun_options.end() ? own : commands::find_slurm_option(name);
+  if (own != srun_options.end()) return own;
+  const SlurmOption* const known = commands::find_slurm_option(name);
+  return known != nullptr ? known : find_abbreviated(name);
 }
 
 const SlurmOption* find_letter(char letter) {
@@ -72,7 +94,7 @@ const SlurmOption* find_letter(char letter) {
   return found == options.end() ? nullptr : &*found;
 }
 
-/// Reads the options in front of a command as getopt_long(3) with "+" does. An option that is not known here, of
+/// Reads the options in front of a command as getopt_long(3) with "+" does, which takes shortened names. An option that is not known here, of
 /// another plugin, has its value behind '='.
 class Scanner {
  public:
