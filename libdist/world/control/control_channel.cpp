@@ -139,6 +139,7 @@ void ControlChannel::run() {
     link.rank = rank;
     handle(link, frame);
   }
+  believe_news();  // before the thread sleeps until something comes
   for (const std::uint32_t rank : world_.ended) mark_gone(rank, Liveness::dead, no_teller);
   while (!stopping_.load(std::memory_order_acquire)) serve_once();
   linger();
@@ -349,7 +350,9 @@ void ControlChannel::on_lost(const ControlLink& link, Frame& frame) {
   for (std::uint64_t runs = frame.number(); runs > 0 && !frame.is_short(); --runs) {
     const std::uint64_t first = frame.number();
     const std::uint64_t end = std::min<std::uint64_t>(first + frame.number(), world_.size);
-    const auto standing = static_cast<Liveness>(frame.number());
+    const std::uint64_t number = frame.number();
+    const auto standing = number == static_cast<std::uint64_t>(Liveness::left) ? Liveness::left : Liveness::dead;
+    if (number != static_cast<std::uint64_t>(standing)) continue;  // no end of a rank
     for (std::uint64_t rank = first; rank < end && !frame.is_short(); ++rank) {
       told_.push_back({static_cast<std::uint32_t>(rank), standing, link.rank});
     }
