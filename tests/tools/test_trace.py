@@ -3,6 +3,9 @@
 import fcntl
 import json
 import os
+import shutil
+import subprocess
+import time
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -264,3 +267,42 @@ def test_the_picture_of_many_ranks_stays_bounded(tool, tmp_path):
 def test_a_picture_that_cannot_be_written_is_said(tool, tmp_path):
     done = tool.run("trace", str(step_without(tmp_path / "42.0")), "--svg", "/nonexistent/x.svg")
     assert (done.returncode, done.stdout) == (FAILED, "") and "cannot be written" in done.stderr
+
+
+@pytest.fixture
+def slurmstepd(tmp_path):
+    """Begins what looks like the slurmstepd of a step."""
+    (tmp_path / "slurmstepd").symlink_to(shutil.which("sleep"))
+    started = []
+    yield lambda step: started.append(subprocess.Popen([f"slurmstepd: [{step}]", "60"], executable=tmp_path / "slurmstepd"))
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_recorders_of_an_earlier_run_of_a_requeued_job_are_not_shown(tool, tmp_path, slurmstepd):
+    folder = tmp_path / "42.0"
+    for rank in (0, 1):  # the earlier run had them here
+        waiting(working(rank, 4, 3)).write(folder)
+    assert len(read_json(tool, str(folder))["recorders"]) == 2
+    slurmstepd("42.1")
+    assert len(read_json(tool, str(folder))["recorders"]) == 2, "another step"
+    slurmstepd("42.0")
+    done = tool.run("trace", str(folder))
+    assert (done.returncode, done.stdout) == (NOT_FOUND, "") and "are of an earlier run of the job" in done.stderr
+    for rank in (2, 3):
+        recorder = working(rank, 4, 5)
+        recorder.created = time.time_ns()
+        recorder.write(folder)
+    assert [each["rank"] for each in read_json(tool, str(folder))["recorders"]] == [2, 3]
+
+
+def test_two_recorders_of_each_rank_here_are_not_those_of_all_ranks(tool, tmp_path):
+    """Of two nodes, this one's ranks have recorders of libamldist and PyTorch: the other node has to be asked."""
+    for rank in (0, 1):
+        path = working(rank, 4, 3).write(tmp_path / "42.0")
+        shutil.copy(path, path.with_name(f"{rank}.torch.trace"))
+    (tmp_path / "squeue").write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")
+    (tmp_path / "squeue").chmod(0o755)
+    tool.run("trace", "42.0", env={"AMLDIST_TRACE_DIR": str(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert (tmp_path / "asked").exists()

@@ -2,7 +2,10 @@
 // waits for that node until somebody cancels the step.
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/os/file_descriptor.hpp"
 
@@ -17,6 +20,9 @@ class Slurmstepd {
  private:
   FileDescriptor handle_;
 };
+
+/// How long this node's slurmstepd of a step, "12.0", has been running; nullopt: there is none, or /proc hides it.
+[[nodiscard]] std::optional<std::chrono::milliseconds> age_of_step(std::string_view step);
 
 /// Ends a step, "12.0", on all nodes; srun then waits for KillWait and two seconds at most.
 void cancel_step(const std::string& step);

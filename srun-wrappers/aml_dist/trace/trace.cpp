@@ -62,11 +62,19 @@ Result<Found> found(Result<TracedStep> step) {
   return step ? Result<Found>(Found{std::move(*step)}) : Result<Found>(step.error());
 }
 
+/// A rank may have several recorders, one behind the other.
+std::size_t count_ranks(const std::vector<trace::Recording>& recordings) {
+  std::size_t ranks = 0;
+  for (std::size_t i = 0; i < recordings.size(); ++i)
+    ranks += i == 0 || recordings[i].rank != recordings[i - 1].rank ? 1U : 0U;
+  return ranks;
+}
+
 /// A step's recorders on this node where they are all; else those of all its nodes, if it runs; else what is here.
 Result<Found> read_step(const std::string& name, bool stacks) {
   const auto folder = find_step_folder(name);
   auto here = found(folder ? read_traced_step(*folder) : Result<TracedStep>(folder.error()));
-  const bool is_whole = here && here->step.recordings.size() >= here->step.size();
+  const bool is_whole = here && count_ranks(here->step.recordings) >= here->step.size();
   if (is_whole || !is_step_id(name) || !commands::find_program("squeue")) return here;
   auto live = read_live_step(name, stacks);
   if (live) return Found{std::move(live->step), std::move(live->stacks)};

@@ -1,14 +1,16 @@
 #include "aml_dist/trace/trace_step.hpp"
-#include "base/time/calendar_time.hpp"
 
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <ctime>
 #include <filesystem>
 
+#include "aml_dist/common/slurmstepd.hpp"
 #include "base/os/environment.hpp"
 #include "base/text/text.hpp"
+#include "base/time/calendar_time.hpp"
 #include "shared/programs.hpp"
 #include "trace/record/record_folder.hpp"
 #include "trace/record/settings.hpp"
@@ -76,6 +78,21 @@ Result<std::string> only_one(const std::vector<std::string>& found, const std::s
                                                " steps, name one: ", text::join(names)})};
 }
 
+/// A job that was requeued gives its steps the same names again. Where the step runs on this node, what is older is of
+/// an earlier run; of other nodes' recorders in a shared folder, as far as their clocks can tell.
+void drop_earlier_run(std::vector<Recording>& recordings) {
+  const auto is_gone = [](const Recording& one) { return one.writer == Writer::gone; };
+  if (std::ranges::none_of(recordings, is_gone)) return;
+  const auto age = age_of_step(recordings.front().job);
+  if (!age) return;
+  constexpr std::chrono::seconds moment{1};
+  constexpr std::chrono::seconds between_clocks{30};
+  std::erase_if(recordings, [&](const Recording& one) {
+    const auto most = *age + (one.created_monotonic_ns != 0 ? moment : between_clocks);
+    return is_gone(one) && one.age_ms() > most.count();
+  });
+}
+
 /// The latest moment recorded in any recorder.
 std::int64_t last_sign(const std::vector<Recording>& recordings) {
   std::int64_t last = 0;
@@ -121,6 +138,10 @@ Result<TracedStep> read_traced_step(const std::string& folder) {
   if (read->recordings.empty())
     return Error{Errc::unavailable, read->problems.empty() ? "all recorders were removed meanwhile: the step ended well"
                                                            : read->problems.front()};
+  drop_earlier_run(read->recordings);
+  if (read->recordings.empty())
+    return Error{Errc::not_found, concat({"all recorders in ", text::quote(folder),
+                                          " are of an earlier run of the job, and the step that runs has none here"})};
   TracedStep step;
   step.folder = folder;
   step.recordings = std::move(read->recordings);
