@@ -415,3 +415,25 @@ def test_the_table_of_switches_has_a_row_for_each_of_these():
     table = page[page.index("| switch | Gloo | amldist |"):].partition("\n\n")[0]
     rows = [re.match(r"\| (.*?) \|", line)[1] for line in table.splitlines()[2:]]
     assert sorted(rows) == sorted(SWITCHES), rows
+
+
+def test_a_group_that_is_shut_down_twice_waits_for_its_calls():
+    """PyTorch shuts down the back end of each device, which may be one for all."""
+    run("""
+        start()
+        done = []
+        class Call:
+            def finish(self):
+                time.sleep(0.5)
+                done.append("call")
+        library = amldist.torch._engine.lib
+        finalize = library.amldist_finalize
+        library.amldist_finalize = lambda handle: (done.append("end"), finalize(handle))
+        engine = dist.group.WORLD.engine
+        engine.pending.add(Call())
+        engine.shutdown()
+        engine.shutdown()
+        for thread in list(amldist.torch._engine._finalizers): thread.join()
+        assert done == ["call", "end"], done
+        print("fine")
+    """)

@@ -173,6 +173,26 @@ def test_reducer(run):
     """)
 
 
+def test_a_reducer_holds_the_arrays_until_no_call_writes_to_them(run):
+    run("""
+        import weakref, numpy as np
+        import amldist._reducer
+        reducer = comm.reducer([4])
+        own = np.zeros(4, "float32")
+        bound = weakref.ref(own)
+        reducer.bind(0, own)
+        del own
+        class Library:
+            def __getattr__(self, name):
+                assert name != "amldist_reducer_free" or bound() is not None
+                return getattr(amldist._library.lib, name)
+        amldist._reducer.lib = Library()
+        reducer.free()
+        assert bound() is None
+        comm.finalize()
+    """, 1)
+
+
 STORE = """
 import tempfile
 class Store:

@@ -180,6 +180,37 @@ os._exit(0)
     assert float(came) - pressed < 0.2 + 1.0, came
 
 
+def test_what_a_handler_raises_ends_the_call_whatever_it_is(run):
+    """pytest-timeout's handler raises what is no Exception, as asyncio and trio do."""
+    run("""
+        class Stop(BaseException): pass
+        def stop(*_): raise Stop
+        signal.signal(signal.SIGALRM, stop)
+        if rank == 0: signal.setitimer(signal.ITIMER_REAL, 0.3)
+        try: comm.recv(bytearray(1), 1 - rank)
+        except Stop: assert rank == 0
+        except amldist.AbortedError: assert rank == 1
+        comm.finalize()
+    """)
+
+
+def test_ctrl_c_is_not_raised_in_another_thread(run):
+    """Whose call ends because the main thread's was interrupted."""
+    run("""
+        import amldist._interrupt as interrupt
+        interrupt._kept = KeyboardInterrupt()
+        raised = []
+        def check():
+            try: interrupt.check()
+            except KeyboardInterrupt: raised.append("other")
+        thread = threading.Thread(target=check); thread.start(); thread.join()
+        try: interrupt.check()
+        except KeyboardInterrupt: raised.append("main")
+        assert raised == ["main"], raised
+        comm.finalize()
+    """, 1)
+
+
 def test_a_handler_of_the_program_is_not_overruled(run):
     run("""
         came = []

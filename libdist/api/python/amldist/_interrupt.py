@@ -24,11 +24,9 @@ def _answers() -> Generator[int, object, None]:
         try:
             yield answer
             answer = 0
-        except Exception as error:  # kept until the call has returned from C
-            _kept, answer = error, 1
-        except KeyboardInterrupt as error:
-            _kept, answer = error, 1
-        except SystemExit as error:
+        except GeneratorExit:  # of this generator
+            raise
+        except BaseException as error:  # noqa: B036 - kept until the call has returned from C
             _kept, answer = error, 1
 
 
@@ -44,9 +42,9 @@ def watch() -> None:
 
 
 def check() -> None:
-    """Raises what a handler has raised while a call waited."""
+    """Raises what a handler has raised while a call waited. It is the main thread's: the calls of others end by the abort."""
     global _kept
-    if _kept is not None:
+    if _kept is not None and threading.current_thread() is threading.main_thread():
         kept, _kept = _kept, None
         raise kept
 

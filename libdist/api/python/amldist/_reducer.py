@@ -90,5 +90,6 @@ class Reducer:
     def free(self) -> None:
         """Waits for calls in progress and frees the buckets. Does nothing a second time."""
         handle, self._handle = self._handle, None
-        self._kept.clear()
-        check(lib.amldist_reducer_free(handle))
+        status = lib.amldist_reducer_free(handle)
+        self._kept.clear()  # until here calls may have written to them
+        check(status)

@@ -177,6 +177,7 @@ class Engine:
             told.clear()
         self.handle = self.comm._handle
         self._lock = threading.RLock()
+        self._first_end = threading.Lock()
         self.waiter = Waiter()
         self.pending: Set[PendingWork] = set()
         self.done = DoneWork()
@@ -313,7 +314,7 @@ class Engine:
         """Ends the world without waiting for the ranks that still use it: in which order groups are destroyed is each
         rank's own business. The end of the process waits for them, at most two seconds."""
         comm, self.handle = self.comm, None
-        if comm._handle is None:
+        if comm._handle is None or not self._first_end.acquire(blocking=False):
             return
         for lender in list(self.lenders):
             lender.leave(frees=False)
