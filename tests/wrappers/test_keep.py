@@ -93,6 +93,14 @@ touch down; echo '{NODE_DOWN}' >>$AMLDIST_END_RECORD; exit 1""")
     assert done.status == 0 and "so far, without n1" in done.said and " on n2" in done.said and left(job) == [], (str(done), left(job))
 
 
+def test_slurm_may_end_scontrol_too_when_the_job_goes_back_to_the_queue(aml_dist, job):
+    """It is one of the job's processes. What keep has saved is there for the next start."""
+    job.program("srun", f"echo '{NODE_DOWN}' >>$AMLDIST_END_RECORD; exit 1")
+    job.program("scontrol", SCONTROL.replace('case "$*" in', 'case "$*" in\nrequeue*) kill $$;;'))
+    done = aml_dist.run("keep", "--requeue", "--health", "off", "--", "srun", "true", cwd=job.folder, env=job.env)
+    assert "cannot go back" not in done.said and "goes back to the queue" in done.said and state_file(job).exists(), str(done)
+
+
 OPTIONS = ("SLURM_AML_DIST", "AMLDIST_OPTION", "_SLURM_SPANK_OPTION_aml_dist_aml_dist")
 
 

@@ -20,7 +20,7 @@ std::string join_request(std::uint64_t number, std::uint64_t process, std::strin
   return JoinRequest{std::move(name), number, size, process, std::move(host), {}}.to_frame().take();
 }
 
-const Credentials secret = secret_of("step 42.0");
+const Credentials step_secret = secret_of("step 42.0");
 
 /// An accepting side with connections that come to it, at a time that the test sets.
 class AcceptingSide : public ::testing::Test {
@@ -44,7 +44,7 @@ class AcceptingSide : public ::testing::Test {
     return *pairs_.back();
   }
   /// A peer that proves its secret and introduces itself.
-  Pair& join(const std::string& join_request, const Credentials& credentials = secret,
+  Pair& join(const std::string& join_request, const Credentials& credentials = step_secret,
              const std::string& name = group.name) {
     JoinerHandshake handshake(GroupKey(credentials, name), join_request);
     Pair& pair = connect(handshake.hello());
@@ -57,7 +57,7 @@ class AcceptingSide : public ::testing::Test {
   static HandshakeKind kind_of(const Pair& pair) { return pair.receive().kind<HandshakeKind>(); }
 
   FileDescriptor no_listener_;
-  Acceptor acceptor_{group, secret};
+  Acceptor acceptor_{group, step_secret};
   Clock::time_point now_{};
   std::vector<std::unique_ptr<Pair>> pairs_;
   std::vector<JoinRequest> admitted_;
@@ -83,7 +83,7 @@ TEST_F(AcceptingSide, NamesWhoIsMissing) {
 }
 
 TEST_F(AcceptingSide, SendsAnotherStepsProcessElsewhere) {
-  const Pair& pair = join(join_request(1, 1, "n", "init 43.0"), secret, "init 43.0");
+  const Pair& pair = join(join_request(1, 1, "n", "init 43.0"), step_secret, "init 43.0");
   EXPECT_EQ(kind_of(pair), HandshakeKind::elsewhere);
   EXPECT_TRUE(serve());
   EXPECT_EQ(acceptor_.missing().size(), 3U);
@@ -113,7 +113,7 @@ TEST_F(AcceptingSide, HasABoundedNumberOfStrangers) {
 }
 
 TEST_F(AcceptingSide, GivesAStrangerAShortTime) {
-  const JoinerHandshake handshake(GroupKey(secret, group.name), join_request(1, 1));
+  const JoinerHandshake handshake(GroupKey(step_secret, group.name), join_request(1, 1));
   const Pair& silent = connect("");
   const Pair& slow = connect(handshake.hello().substr(0, 10));
   const Pair& unproven = connect(handshake.hello());
@@ -129,7 +129,7 @@ TEST_F(AcceptingSide, GivesAStrangerAShortTime) {
 }
 
 TEST_F(AcceptingSide, EverythingMayComeInPieces) {
-  JoinerHandshake handshake(GroupKey(secret, group.name), join_request(3, 1));
+  JoinerHandshake handshake(GroupKey(step_secret, group.name), join_request(3, 1));
   const Pair& pair = connect("");
   const auto trickle = [&](const std::string& bytes) {
     for (const char byte : bytes) {
@@ -155,7 +155,7 @@ TEST_F(AcceptingSide, AStrangerCannotEndTheGroup) {
 }
 
 TEST_F(AcceptingSide, APeerThatHasProvenItselfIsNeverClosedForAStranger) {
-  JoinerHandshake handshake(GroupKey(secret, group.name), join_request(1, 1));
+  JoinerHandshake handshake(GroupKey(step_secret, group.name), join_request(1, 1));
   const Pair& peer = connect(handshake.hello());
   const std::string proof = *handshake.take(peer.receive(), {});
   peer.send(proof.substr(0, proof.size() - 1));
@@ -170,7 +170,7 @@ TEST_F(AcceptingSide, APeerThatHasProvenItselfIsNeverClosedForAStranger) {
 }
 
 TEST_F(AcceptingSide, StrangersThatSayNothingAreClosedFirst) {
-  JoinerHandshake handshake(GroupKey(secret, group.name), join_request(1, 1));
+  JoinerHandshake handshake(GroupKey(step_secret, group.name), join_request(1, 1));
   const Pair& peer = connect(handshake.hello());
   for (std::size_t i = 0; i < 10'000; ++i) {
     connect("");
@@ -210,7 +210,7 @@ TEST_F(AcceptingSide, RefusesAProcessOfAnotherSize) {
 TEST_F(AcceptingSide, RefusesANumberThatTheGroupHasNot) {
   for (const std::uint64_t number : {std::uint64_t{0}, std::uint64_t{4}, ~std::uint64_t{0}}) {
     error_.reset();
-    acceptor_ = Acceptor(group, secret);
+    acceptor_ = Acceptor(group, step_secret);
     join(join_request(number, 7));
     EXPECT_FALSE(serve()) << number;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <ctime>
 
 #include "base/net/own_network.hpp"
@@ -43,11 +44,12 @@ std::string_view field(std::string_view line, std::string_view name) {
   return {};
 }
 
-Result<void> command(std::vector<std::string> words) {
+/// `may_end_it`: Slurm ends the command itself when it does what was asked.
+Result<void> command(std::vector<std::string> words, bool may_end_it = false) {
   const std::string name = concat({words[0], " ", words[1]});
   constexpr std::chrono::seconds limit{10};
   const auto answer = ask(std::move(words), limit);
-  if (answer && answer->status == 0) return {};
+  if (answer && (answer->status == 0 || (may_end_it && signal_of(answer->status) == SIGTERM))) return {};
   return Error{Errc::unavailable, concat({name, answer ? concat({" ended with status ", std::to_string(answer->status)})
                                                        : std::string(" did not answer")})};
 }
@@ -129,7 +131,9 @@ Result<void> shrink_job(std::uint32_t job, std::span<const std::string> nodes, c
 
 void cancel_step(const std::string& step) { static_cast<void>(ask({"scancel", "--quiet", step})); }
 
-Result<void> requeue_job(std::uint32_t job) { return command({"scontrol", "requeue", std::to_string(job)}); }
+Result<void> requeue_job(std::uint32_t job) {
+  return command({"scontrol", "requeue", std::to_string(job)}, true);  // like all processes of the job
+}
 
 Result<void> exclude_nodes(std::uint32_t job, std::span<const std::string> nodes) {
   const std::string before = job_field(job, "ExcNodeList");
