@@ -231,8 +231,10 @@ int poll(struct pollfd* files, nfds_t count, int timeout_ms) {
   return ppoll(files, count, timeout_ms < 0 ? NULL : &timeout, NULL);
 }
 
-ssize_t recv(int descriptor, void* buffer, size_t size, int flags) {
-  if (*answer == '\0' || !is_datagram_socket(descriptor)) return recvfrom(descriptor, buffer, size, flags, NULL, NULL);
+ssize_t recvfrom(int descriptor, void* buffer, size_t size, int flags, struct sockaddr* from, socklen_t* from_length) {
+  const bool is_node = descriptor != listener && is_datagram_socket(descriptor);
+  if (*answer == '\0' || !is_node) return syscall(SYS_recvfrom, descriptor, buffer, size, flags, from, from_length);
+  if (from_length != NULL) *from_length = 0; /* who answers is known by the code alone */
   const size_t length = strlen(answer) < size ? strlen(answer) : size;
   memcpy(buffer, answer, length);
   *answer = '\0';
