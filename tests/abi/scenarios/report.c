@@ -221,7 +221,8 @@ void scenario_report_hostile(void) {
   check_silent(&step);
   step.option = "pytorch";
   /* The other half of the address. */
-  static const char* const hosts[] = {"", "::g", "1::2::3", "login", "10.11.0", "10.11.0.256", "10.11.0.1 ", "$(reboot)", "\xff"};
+  static const char* const hosts[] = {"",           "::g",       "1::2::3", "login", "10.11.0", "10.11.0.256",
+                                      "10.11.0.1 ", "$(reboot)", "\xff"};
   for (size_t i = 0; i < COUNT(hosts); ++i) {
     subject("srun on %s", hosts[i]);
     char* const variable = text_format("SLURM_SRUN_COMM_HOST=%s", hosts[i]);
