@@ -51,7 +51,8 @@ std::optional<milliseconds> age_of_step(std::string_view step) {
     if (!text::to_number(entry->d_name, INT32_MAX) || first_line_of(process + "/comm") != "slurmstepd") continue;
     const std::string line = read_file_start(process + "/cmdline", most);
     const std::string_view words = std::string_view(line).substr(0, line.find('\0'));
-    if (text::trim(words) == title && is_of_root_or_own(process)) return age_of(read_file_start(process + "/stat", most));
+    if (text::trim(words) == title && is_of_root_or_own(process))
+      return age_of(read_file_start(process + "/stat", most));
   }
   return std::nullopt;
 }

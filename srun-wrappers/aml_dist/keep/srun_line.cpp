@@ -94,8 +94,8 @@ const SlurmOption* find_letter(char letter) {
   return found == options.end() ? nullptr : &*found;
 }
 
-/// Reads the options in front of a command as getopt_long(3) with "+" does, which takes shortened names. An option that is not known here, of
-/// another plugin, has its value behind '='.
+/// Reads the options in front of a command as getopt_long(3) with "+" does, which takes shortened names. An option that
+/// is not known here, of another plugin, has its value behind '='.
 class Scanner {
  public:
   Scanner(const std::vector<std::string>& words, commands::SlurmOptions& known) : words_(words), known_(known) {}
