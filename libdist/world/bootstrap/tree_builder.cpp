@@ -407,10 +407,14 @@ Result<BuiltTree> TreeBuilder::built() {
                              : RankTable::read(std::move(table_), own_.size, root_address_);
   if (!table) return table.error();
   out.table = std::move(*table);
+  // Whoever knows the key may have come as a rank that there is not. The control thread has no place for one.
+  const auto is_none = [this](std::uint32_t rank) { return rank >= own_.size; };
   out.links = links_.take_all();
-  std::erase_if(out.links, [](const auto& link) { return !link->socket; });
+  std::erase_if(out.links, [&](const auto& link) { return !link->socket || is_none(link->rank); });
   out.early = std::move(early_);
+  std::erase_if(out.early, [&](const auto& each) { return is_none(each.first); });
   out.ended = std::move(ended_);
+  std::erase_if(out.ended, is_none);
   out.process_of_rank = joined_ranks_.process_of_rank();
   return out;
 }

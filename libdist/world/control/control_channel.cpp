@@ -220,7 +220,7 @@ void ControlChannel::beat() {
 
 void ControlChannel::mark_gone(std::uint32_t world_rank, Liveness standing, std::uint32_t from) {
   std::uint8_t there = 0;
-  if (world_rank == world_.rank) return;
+  if (world_rank == world_.rank || world_rank >= world_.size) return;
   if (!gone_[world_rank].compare_exchange_strong(there, static_cast<std::uint8_t>(standing))) return;
   gone_count_.fetch_add(1, std::memory_order_acq_rel);
   ended_.push_back(world_rank);

@@ -45,5 +45,16 @@ TEST(ControlChannel, TakesNoNumberForTheEndOfARankButThatOfAnEnd) {
   EXPECT_FALSE(channel.is_gone(2)) << "it was said to be here, silent, or something that there is not";
 }
 
+TEST(ControlChannel, HasNoPlaceForARankThatTheWorldDoesNotHave) {
+  constexpr std::uint32_t size = 2;
+  World world;
+  world.size = size;
+  world.table = testing::table_of(1, size);
+  world.early.emplace_back(1, last_goodbye());
+  world.ended = {size, 0x7fffffff, UINT32_MAX, 1};
+  ControlChannel channel(std::move(world), false);
+  ASSERT_TRUE(comes_true([&] { return channel.is_gone(1); }));
+}
+
 }  // namespace
 }  // namespace amldist::world::control_channel_test
