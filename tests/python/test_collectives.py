@@ -173,6 +173,36 @@ def test_reducer(run):
     """)
 
 
+def test_a_reducer_whose_calls_were_refused_goes_on(run):
+    run("""
+        import numpy as np
+        reducer = comm.reducer([3, 100000], op="sum")
+        views = [np.frombuffer(reducer.view(i), "float32") for i in range(2)]
+        for view in views: view[:] = rank + 1
+        with comm.group():
+            for i in range(2):
+                try: reducer.ready(i)
+                except ValueError as error: assert "inside a group" in str(error)
+                else: raise AssertionError("a call without waiting began inside a group")
+        reducer.wait()
+        assert all((view == 3).all() for view in views)
+        reducer.free()
+        comm.finalize()
+    """)
+
+
+def test_counts_are_kept_until_the_group_ends(run):
+    run("""
+        import ctypes, numpy as np
+        mine, all = np.full(rank + 1, rank + 1, "float32"), np.zeros(3, "float32")
+        with comm.group():
+            comm.allgatherv(mine, all, [1, 2])
+            others = [(ctypes.c_size_t * 2)(99999, 99999) for _ in range(10000)]
+        assert all.tolist() == [1, 2, 2], all
+        comm.finalize()
+    """)
+
+
 def test_a_reducer_holds_the_arrays_until_no_call_writes_to_them(run):
     run("""
         import weakref, numpy as np

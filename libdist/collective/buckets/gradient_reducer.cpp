@@ -200,7 +200,11 @@ Result<void> GradientReducer::ready(std::size_t tensor) {
     return Error{Errc::invalid_argument, concat({"tensor ", std::to_string(tensor), " was ready before in this step"})};
   }
   --buckets_[tensors_[tensor].unit].missing;
-  // All ranks use one order, independent of the order in which each of them computes.
+  return launch_complete();
+}
+
+/// All ranks use one order, independent of the order in which each of them computes.
+Result<void> GradientReducer::launch_complete() {
   while (launched_ < buckets_.size() && buckets_[launched_].missing == 0) {
     if (auto status = launch(buckets_[launched_]); !status) return status;
     ++launched_;
@@ -223,6 +227,7 @@ Result<void> GradientReducer::wait() {
                                                  " was not marked ready in this step: mark every "
                                                  "gradient, also those that this rank does not use"})};
   }
+  if (auto status = launch_complete(); !status) return status;  // those that ready() could not
   learn_from_wait();
   // Waits for the last one first: this thread then runs the remaining calls without interruption, on its own processor.
   if (!buckets_.empty()) buckets_.back().request->wait();

@@ -80,6 +80,7 @@ class GradientReducer {
   [[nodiscard]] Result<void> take_memory(Bucket& bucket);
   void list_segments(Bucket& bucket) const;
   [[nodiscard]] Result<void> launch(Bucket& bucket);
+  [[nodiscard]] Result<void> launch_complete();
   [[nodiscard]] Error unknown(std::size_t tensor) const;
   void begin_step();
   void learn_from_wait();

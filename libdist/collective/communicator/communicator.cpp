@@ -90,6 +90,9 @@ Result<void> Communicator::run(calls::Call& call) {
   }
   call.stream = stream_;
   if (group_depth_ == 0) return run_in_order(call);
+  for (auto* const list : {&call.send_counts, &call.send_offsets, &call.recv_counts, &call.recv_offsets}) {
+    if (!list->empty()) *list = lists_of_group_.emplace_back(list->begin(), list->end());
+  }
   group_.push_back(call);
   return {};
 }
@@ -136,6 +139,7 @@ Result<void> Communicator::group_end() {
   if (--group_depth_ > 0) return {};
   Result<void> done = run_group();
   group_.clear();
+  lists_of_group_.clear();
   return done;
 }
 

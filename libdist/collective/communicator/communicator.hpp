@@ -1,6 +1,7 @@
 // A communicator: the parts that make its calls, and the program's interface to it. README.md here explains the whole.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -142,6 +143,7 @@ class Communicator {
   std::uint64_t agreements_ = 0;  ///< rounds that were started
   int group_depth_ = 0;
   std::vector<calls::Call> group_;
+  std::deque<std::vector<std::size_t>> lists_of_group_;  ///< counts and offsets of its calls: the caller's may be gone
 };
 
 }  // namespace amldist::collective
