@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import pathlib
 import re
+import shutil
 import statistics
 import subprocess
 
@@ -70,6 +72,27 @@ def test_jobs_come_behind_those_that_they_need(aml_run, tmp_path):
     assert "--stop-run" in plan(aml_run, tmp_path, chain(settings={"continue_on_step_failure": False}))["jobs"][0]["script"]
 
 
+def test_a_job_with_a_host_file_still_ends_its_run(aml_run, tmp_path):
+    """bash keeps one trap on EXIT: the one that removes the host file replaced the one that stops the other jobs."""
+    job = {**COMMAND, "inputs": {"i": "v"}, "distribution": {"type": "pytorch"}}
+    file = chain(jobs={"a": job}, settings={"continue_on_step_failure": False})
+    script = plan(aml_run, tmp_path, file, "--kind=pytorch,order=topology")["jobs"][0]["script"]
+    last = re.findall(r"^trap .* EXIT$", script, re.M)[-1]
+    assert 'rm -f "$SLURM_HOSTFILE"' in last and "--stop-run" in last
+
+
+def test_a_failed_job_ends_its_run_also_where_the_tool_has_blanks_in_its_path(aml_run, slurm, tmp_path):
+    own = tmp_path / "it's a place/aml-run"
+    own.parent.mkdir()
+    shutil.copy(aml_run.path, own)
+    file = write(tmp_path, chain(settings={"continue_on_step_failure": False}))
+    done = subprocess.run([own, "--dry-run", "--json", file], cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, capture_output=True, check=True)
+    (line,) = re.findall(r"^trap .*(?:\n.*)*? EXIT$", json.loads(done.stdout)["jobs"][0]["script"], re.M)
+    own.write_text('#!/bin/bash\nprintf "%s\\n" "$@"\n')  # from here on only what it is called with counts
+    ended = subprocess.run(["bash", "-c", f"run_folder=/run\n{line}\nexit 3"], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (3, "--stop-run\n/run\na\n", "")
+
+
 def test_the_tier_of_a_pipeline_is_that_of_its_jobs(aml_run, tmp_path):
     jobs = {"a": {"type": "command", "command": "x"}, "b": {"type": "command", "command": "x", "queue_settings": {"job_tier": "Standard"}}}
     told = plan(aml_run, tmp_path, {"type": "pipeline", "queue_settings": {"job_tier": "Spot"}, "jobs": jobs})
@@ -90,6 +113,17 @@ def test_a_pipeline_in_a_pipeline_is_written_out(aml_run, tmp_path):
     scripts = {job["name"]: job["script"] for job in told["jobs"]}
     path = f"{tmp_path}/aml-runs/job-1/sub/o"
     assert f"AML_OUTPUT_o={path}\n" in scripts["sub.two"] and f"'x {path}'" in scripts["last"]
+
+
+def test_a_job_gives_what_its_component_leaves_empty(aml_run, tmp_path):
+    """"environment_variables:" with nothing below it is no value, and hid the job's."""
+    component = {"type": "command", "command": "x", "environment_variables": None, "resources": {"instance_count": None},
+                 "distribution": {"type": "pytorch", "process_count_per_instance": None}}
+    write(tmp_path, component, "component.yml")
+    job = {"component": "./component.yml", "environment_variables": {"A": "b"}, "resources": {"instance_count": 2},
+           "distribution": {"process_count_per_instance": 4}}
+    script = plan(aml_run, tmp_path, {"type": "pipeline", "jobs": {"one": job}})["jobs"][0]["script"]
+    assert "export A=b\n" in script and "#SBATCH --nodes=2\n" in script and "#SBATCH --ntasks-per-node=4\n" in script
 
 
 def test_a_pipeline_job_may_only_name_a_component(aml_run, tmp_path):
@@ -318,6 +352,22 @@ def test_a_snapshot_is_a_copy_without_what_is_ignored(aml_run, slurm, tmp_path):
     assert (copy / "train.py").read_text() == "train.py"
     aml_run.good("--snapshot", path, cwd=tmp_path, env=slurm.env)
     assert (tmp_path / "aml-runs/snap-2/code/train.py").read_text() == "EDITEDpy"
+
+
+def test_a_file_that_nobody_may_write_to_is_copied(aml_run, slurm, tmp_path):
+    """Even by a user who, unlike root, may not write to it, and where the file system shares no blocks."""
+    slurm.program("sbatch", "cat > script; echo 17")
+    slurm.program("scontrol", "echo JobId=17 JobState=PENDING")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/data").write_text("kept")
+    (tmp_path / "src/data").chmod(0o444)
+    path = write(tmp_path, {"command": "x", "code": "./src", "display_name": "snap"})
+    as_user = ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []
+    done = subprocess.run([*as_user, aml_run.path, "--snapshot", path], cwd=tmp_path, capture_output=True, text=True, check=False,
+                          env={"PATH": "/usr/bin:/bin", "AMLDIST_INSTANCE_TYPES": "", **slurm.env})
+    assert done.returncode == 0, done.stderr
+    copy = tmp_path / "aml-runs/snap-1/code/data"
+    assert copy.read_text() == "kept" and copy.stat().st_mode & 0o777 == 0o444
 
 
 @pytest.mark.parametrize("policy, copied", [("always", True), ("on-request", False)])

@@ -40,14 +40,19 @@ bool is_about_component(std::string_view key) {
   return std::ranges::find(names, key) != names.end();
 }
 
+/// Adds a key that has no value there yet: it may stand there without one ("environment_variables:").
+void add(YamlValue& map, const YamlEntry& entry) {
+  map.erase(entry.key);
+  map.entries.push_back(entry);
+}
+
 /// Joins the keys of maps; those of `over` win.
 YamlValue overlay(const YamlValue& under, const YamlValue& over) {
   if (under.kind != YamlKind::map || over.kind != YamlKind::map) return over;
   YamlValue out = under;
   for (const YamlEntry& entry : over.entries) {
-    const YamlValue* const below = under.find(entry.key);
-    if (below != nullptr) out.put(entry.key, overlay(*below, entry.value));
-    else out.entries.push_back(entry);
+    if (const YamlValue* const below = under.find(entry.key)) out.put(entry.key, overlay(*below, entry.value));
+    else add(out, entry);
   }
   return out;
 }
@@ -70,7 +75,7 @@ class Binder {
       const YamlValue* const below = out.find(entry.key);
       if (below != nullptr && entry.key == "command") continue;
       if (below != nullptr) out.put(entry.key, overlay(*below, entry.value));
-      else out.entries.push_back(entry);
+      else add(out, entry);
     }
     auto inputs = bind_inputs();
     if (!inputs) return inputs.error();

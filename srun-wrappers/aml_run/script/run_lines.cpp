@@ -15,10 +15,12 @@ using text::concat;
 
 std::string tool() { return shell::quote(commands::sibling_program("aml-run")); }
 
-/// A job that fails ends the run, unless the run continues on failure.
-std::string trap_line(const PipelineJobPlace& place) {
-  return concat({"trap 'job_end=$?; ((job_end == 0)) || ", tool(), " --stop-run \"$run_folder\" ",
-                 shell::quote(place.name), "' EXIT"});
+/// A job that fails ends the run, unless the run continues on failure. `also`: what is done at the end of any job.
+std::string trap_line(const PipelineJobPlace& place, std::string_view also = {}) {
+  const std::string action =
+      concat({"job_end=$?; ", also, also.empty() ? "" : "; ", "((job_end == 0)) || ", tool(),
+              " --stop-run \"$run_folder\" ", shell::quote(place.name)});
+  return concat({"trap ", shell::quote(action), " EXIT"});
 }
 
 Lines beginning(const PipelineJobPlace& place, const WorkFolder& work) {
@@ -65,6 +67,12 @@ std::string admission_lines(const commands::SlurmOptions& options) {
 }
 
 }  // namespace
+
+std::string at_end(const Plan& plan, std::string_view action) {
+  const auto* const job = std::get_if<PipelineJobPlace>(&plan.place);
+  if (job != nullptr && job->ends_run) return trap_line(*job, action);  // bash keeps one trap
+  return concat({"trap ", shell::quote(action), " EXIT"});
+}
 
 Lines beginning_lines(const Plan& plan) {
   if (const auto* const job = std::get_if<PipelineJobPlace>(&plan.place)) return beginning(*job, plan.work);

@@ -9,6 +9,9 @@
 
 namespace amldist::run {
 
+/// The line that does something when the script ends, beside what the job's place asks for then.
+[[nodiscard]] std::string at_end(const Plan& plan, std::string_view action);
+
 /// First of all: whether the job may start, what its end does to the run, a trial's folder.
 [[nodiscard]] std::vector<std::string> beginning_lines(const Plan& plan);
 

@@ -70,7 +70,10 @@ class Copier {
       fs::copy_symlink(from, to, wrong);
     } else if (fs::is_regular_file(status)) {
       const auto mode = static_cast<mode_t>(status.permissions()) & 0777U;
-      if (!clone_file(from, to, mode)) fs::copy_file(from, to, fs::copy_options::overwrite_existing, wrong);
+      if (!clone_file(from, to, mode)) {
+        fs::remove(to, wrong);  // what was made to clone to: of a read-only file only root could write to it
+        fs::copy_file(from, to, wrong);
+      }
     }
     return wrong ? Result<void>(failed(from, wrong)) : Result<void>();
   }
