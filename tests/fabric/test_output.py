@@ -1,9 +1,11 @@
 """What programs read: JSON by its schema, metrics by the rules of both of their formats, the list of sizes, and files."""
 
+import concurrent.futures
 import json
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 
 import cases
@@ -146,6 +148,42 @@ def test_metrics_of_hostile_names(checker):
     sys_folder, _ = node.build(checker.folder / "tree")
     samples = parse_metrics(checker.run("--sysfs-root", sys_folder, "--format", "openmetrics").out)
     assert value_of(samples, "aml_dist_port_healthy", port='a\\"b\\\\c{}:1')
+
+
+def step(checker, nodes, *arguments):
+    """The outcomes of a step's nodes, n0 first: its name must lead to this machine."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    names = ["localhost", *(f"n{number}" for number in range(1, len(nodes)))]
+    env = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": str(len(nodes)), "SLURM_LOCALID": "0",
+           "SLURM_STEP_NODELIST": ",".join(names)}
+
+    def check(number):
+        sys_folder, _ = nodes[number].build(checker.folder / f"node{number}")
+        return checker.run("--sysfs-root", sys_folder, "--port", port, *arguments, env={**env, "SLURM_NODEID": str(number)},
+                           timeout=60)
+    with concurrent.futures.ThreadPoolExecutor(len(nodes)) as pool:
+        return list(pool.map(check, range(len(nodes))))
+
+
+def test_unknown_fails_a_step_as_it_fails_a_node(checker):
+    """It did so on one node alone: a step went on, its metrics and the nodes to exclude did not have it."""
+    def nodes():
+        both = [cases.base(), cases.base()]
+        both[1].port(0).counters["symbol_error"] = "many"
+        return both
+    require = ("--policy", "require")
+    plain = step(checker, nodes(), *require, "--json")
+    assert [each.status for each in plain] == [0, 0] and plain[0].report["verdict"] == "unknown", plain
+    strict = step(checker, nodes(), *require, "--unknown", "fail", "--json")
+    assert [each.status for each in strict] == [1, 1] and strict[0].report["verdict"] == "fail", strict
+    assert [each["verdict"] for each in strict[0].report["nodes"]][1] == "fail", strict[0].out
+    metrics = step(checker, nodes(), *require, "--unknown", "fail", "--format", "openmetrics")[0]
+    severities = re.findall(r'^aml_dist_node_severity\{node="([^"]*)"\} (\S+)$', metrics.out, re.MULTILINE)
+    assert sorted(value for _, value in severities) == ["0", "3", "3"], metrics.out  # of the well node, the other, the step
+    excluded = step(checker, nodes(), *require, "--unknown", "fail", "--exclude")[0]
+    assert len(excluded.out.splitlines()) == 1, excluded
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool (prometheus) is not installed")

@@ -62,7 +62,8 @@ std::string to_metrics(const StepReport& step) {
   metrics.add_whole("", step.report.verdict());
   for (const fabric::NodeSummary& node : step.nodes) {
     metrics.add(node.host, node.checks);
-    metrics.add_whole(node.host, fabric::Report{step.report.policy, node.checks, node.verified}.verdict());
+    const fabric::Report own = {step.report.policy, node.checks, node.verified, step.report.unknown_fails};
+    metrics.add_whole(node.host, own.verdict());
     metrics.add_ports(node);
   }
   return metrics.text();

@@ -162,8 +162,7 @@ ordered_json array_of(const StepReport& step) {
 std::string nodes_to_exclude(const StepReport& step) {
   std::vector<fabric::SlowPart> parts = step.slow;
   for (std::uint32_t node = 0; node < step.nodes.size(); ++node) {
-    const bool sick = std::ranges::any_of(step.nodes[node].checks,
-                                          [](const fabric::Check& each) { return each.verdict == Verdict::fail; });
+    const bool sick = report_of(step.nodes[node], step.report).verdict() == Verdict::fail;
     if (sick) parts.push_back({fabric::SlowPart::Kind::node, node, 0, ""});
   }
   std::vector<fabric::PairResult> broken;

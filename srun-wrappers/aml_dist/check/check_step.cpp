@@ -75,7 +75,7 @@ Result<std::string> write_to_neighbours(NodeExchange& exchange, const StepContex
 
 /// Node 0's view of all nodes, from their texts.
 Result<StepReport> assemble(const std::map<std::uint32_t, std::string>& texts, PairResults pairs,
-                            launch::RdmaPolicy policy) {
+                            const fabric::CheckRequest& request) {
   StepReport out;
   for (const auto& [index, text] : texts) {
     const auto mark = text.find('\f');
@@ -87,7 +87,8 @@ Result<StepReport> assemble(const std::map<std::uint32_t, std::string>& texts, P
     if (!results) return results.error();
     pairs.pairs.insert(pairs.pairs.end(), results->begin(), results->end());
   }
-  out.report = verify_job(out.nodes, pairs, policy);
+  out.report = verify_job(out.nodes, pairs, request.policy);
+  out.report.unknown_fails = request.unknown_fails && request.policy == launch::RdmaPolicy::require;
   out.pairs = std::move(pairs.pairs);
   return out;
 }
@@ -211,7 +212,7 @@ Result<StepOutcome> verify_step(const StepContext& context, const CheckOptions& 
   if (!said) return said.error();
   StepOutcome out;
   if (context.own.node == 0) {
-    auto whole = assemble(*said, std::move(pairs), request.policy);
+    auto whole = assemble(*said, std::move(pairs), request);
     if (!whole) return whole.error();
     out.whole = std::move(*whole);
     if (options.bench) add_speed(*out.whole, floor_of(request), options.record, context.own.step);
