@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <thread>
 
@@ -45,6 +46,15 @@ void prepare(const Member& member, pid_t parent) {
 }  // namespace
 
 void adopt_orphans() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
+
+void reap_orphans(std::initializer_list<pid_t> awaited) noexcept {
+  for (;;) {
+    siginfo_t end = {};
+    if (::waitid(P_ALL, 0, &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid == 0) return;
+    if (std::ranges::find(awaited, end.si_pid) != awaited.end()) return;  // the rest follows when that is taken
+    static_cast<void>(::waitpid(end.si_pid, nullptr, WNOHANG));
+  }
+}
 
 Result<ChildProcess> start(const Member& member) {
   const pid_t parent = ::getpid();

@@ -1,7 +1,10 @@
 // The processes that this one starts, and whatever they start: all end with it, whoever their parents are.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -12,6 +15,10 @@ namespace amldist::ray {
 
 /// Orphans below this process become its children from now on, so that family() has them.
 void adopt_orphans();
+
+/// Takes the ends of adopted ones, for which nobody waits: they would count as processes of the step until its end.
+/// `awaited`: the children whose ends their owners take.
+void reap_orphans(std::initializer_list<pid_t> awaited) noexcept;
 
 /// A program that the kernel kills when this process dies, with signals as a shell starts one.
 struct Member {

@@ -80,6 +80,7 @@ class Head {
     std::vector<pollfd> files = {{interrupts_->descriptor(), POLLIN, 0}};
     peers_->add_to(files);
     static_cast<void>(::poll(files.data(), files.size(), tick));
+    reap_orphans({ray_ ? ray_->id() : -1, driver_ ? driver_->id() : -1});
   }
 
   /// The driver hears every signal, and has time to end well.

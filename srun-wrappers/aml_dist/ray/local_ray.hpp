@@ -25,6 +25,8 @@ class LocalRay {
   /// Why it ended; nullopt: it runs. One that gives up after Ray's own 30 s, as where the file system is cold, is
   /// started again.
   [[nodiscard]] std::optional<std::string> end();
+  /// The process of `ray start`; -1: its end has been taken.
+  [[nodiscard]] pid_t id() const noexcept { return child_.id(); }
   [[nodiscard]] tools::LockedFolder& folder() noexcept { return folder_; }
 
  private:

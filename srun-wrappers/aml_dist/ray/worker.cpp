@@ -81,6 +81,7 @@ class Worker {
     constexpr int tick = 200;  // ms
     std::array<pollfd, 2> files = {{{head_.get(), POLLIN, 0}, {interrupts_->descriptor(), POLLIN, 0}}};
     static_cast<void>(::poll(files.data(), files.size(), tick));
+    reap_orphans({ray_ ? ray_->id() : -1});
   }
 
   /// The head hears of it too and ends the step when its driver has ended; it has time for that.
