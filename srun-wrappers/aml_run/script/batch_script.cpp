@@ -174,9 +174,8 @@ bool is_along_topology(const Plan& plan) {
 std::string host_file(const Plan& plan) {
   if (!is_along_topology(plan)) return {};
   return concat({"# order=topology: neighbours in rank are neighbours in the network.\n",
-                 "SLURM_HOSTFILE=$(mktemp) || exit\nexport SLURM_HOSTFILE\n",
-                 at_end(plan, "rm -f \"$SLURM_HOSTFILE\""), "\n", shell::quote(commands::sibling_program("aml-dist")),
-                 " order >\"$SLURM_HOSTFILE\" || exit\n\n"});
+                 "SLURM_HOSTFILE=$(mktemp) || exit\nexport SLURM_HOSTFILE\n", at_end(plan, "rm -f \"$SLURM_HOSTFILE\""),
+                 "\n", shell::quote(commands::sibling_program("aml-dist")), " order >\"$SLURM_HOSTFILE\" || exit\n\n"});
 }
 
 /// The options of srun, as words.

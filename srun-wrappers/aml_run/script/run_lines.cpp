@@ -17,9 +17,8 @@ std::string tool() { return shell::quote(commands::sibling_program("aml-run")); 
 
 /// A job that fails ends the run, unless the run continues on failure. `also`: what is done at the end of any job.
 std::string trap_line(const PipelineJobPlace& place, std::string_view also = {}) {
-  const std::string action =
-      concat({"job_end=$?; ", also, also.empty() ? "" : "; ", "((job_end == 0)) || ", tool(),
-              " --stop-run \"$run_folder\" ", shell::quote(place.name)});
+  const std::string action = concat({"job_end=$?; ", also, also.empty() ? "" : "; ", "((job_end == 0)) || ", tool(),
+                                     " --stop-run \"$run_folder\" ", shell::quote(place.name)});
   return concat({"trap ", shell::quote(action), " EXIT"});
 }
 
