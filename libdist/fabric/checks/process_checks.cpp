@@ -3,7 +3,6 @@
 #include <cstring>
 #include <set>
 
-#include "base/os/child_process.hpp"
 #include "base/text/text.hpp"
 #include "fabric/checks/checks.hpp"
 
@@ -344,11 +343,9 @@ Check check_loopback(const NodeFacts& node, const CheckRequest& request, const P
     return {"ib.loopback", Verdict::fail, concat({"timed out while ", printable(verbs.last_stage)}),
             "see the kernel log: the device or its driver hangs"};
   }
-  if (verbs.ended) {
-    const int signal = signal_of(*verbs.ended);
+  if (!verbs.ended.empty()) {
     return {"ib.loopback", Verdict::fail,
-            concat({"the process that tries it ended ", signal != 0 ? "by signal " : "with status ",
-                    std::to_string(signal != 0 ? signal : *verbs.ended), " while ", printable(verbs.last_stage)}),
+            concat({"the process that tries it ended ", verbs.ended, " while ", printable(verbs.last_stage)}),
             concat({"see the kernel log: ", printable(verbs.library), " or the device's provider may have crashed"})};
   }
   if (request.expects(Sku::Fabric::efa)) return {"ib.loopback", Verdict::skip, "EFA has no reliable connections", ""};

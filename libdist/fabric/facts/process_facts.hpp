@@ -48,8 +48,8 @@ struct VerbsFacts {
   std::vector<std::string> listed;  ///< ibv_get_device_list()
   std::vector<VerbsDeviceFacts> devices;
   bool timed_out = false;
-  std::optional<int> ended;  ///< shell_status() of a probe that ended too early, as when the library crashes
-  std::string last_stage;    ///< what it did when it was given up, or ended: "opening mlx5_0"
+  std::string ended;       ///< "by signal 11": a probe that ended too early, as when the library crashes
+  std::string last_stage;  ///< what it did when it was given up, or ended: "opening mlx5_0"
 };
 
 /// Everything that must be read in the task's own context.

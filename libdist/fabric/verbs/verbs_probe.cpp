@@ -168,6 +168,12 @@ VerbsFacts facts_of(const Findings& findings) {
   return facts;
 }
 
+std::string words_of_end(int status) {
+  const int signal = signal_of(status);
+  return signal != 0 ? text::concat({"by signal ", std::to_string(signal)})
+                     : text::concat({"with status ", std::to_string(status)});
+}
+
 }  // namespace
 
 VerbsFacts probe_verbs(const NodeFacts& node, const CheckRequest& request, std::chrono::milliseconds timeout) {
@@ -201,7 +207,7 @@ VerbsFacts probe_verbs(const NodeFacts& node, const CheckRequest& request, std::
   facts = facts_of(findings);
   if (findings.done) return facts;
   facts.timed_out = !ended;
-  facts.ended = ended;
+  if (ended) facts.ended = words_of_end(*ended);
   facts.last_stage = get(findings.stage);
   return facts;
 }
