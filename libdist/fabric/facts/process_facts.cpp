@@ -20,7 +20,7 @@ using text::concat;
 /// Reads CapEff of /proc/self/status, so that libcap is not needed.
 bool has_ipc_lock() {
   constexpr int cap_ipc_lock = 14;  // linux/capability.h
-  const std::string status = read_file_start("/proc/self/status", 64 * 1024);
+  const std::string status = read_file_start("/proc/self/status", std::size_t{64} << 10);
   for (const std::string_view line : text::split(status, '\n')) {
     constexpr std::string_view key = "CapEff:\t";
     if (line.starts_with(key)) return (from_hex(line.substr(key.size())).value_or(0) >> cap_ipc_lock & 1) != 0;
