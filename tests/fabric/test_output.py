@@ -7,6 +7,7 @@ import re
 import shutil
 import socket
 import subprocess
+import tempfile
 
 import cases
 import conftest
@@ -160,7 +161,7 @@ def step(checker, nodes, *arguments):
            "SLURM_STEP_NODELIST": ",".join(names)}
 
     def check(number):
-        sys_folder, _ = nodes[number].build(checker.folder / f"node{number}")
+        sys_folder, _ = nodes[number].build(pathlib.Path(tempfile.mkdtemp(prefix=f"node{number}-", dir=checker.folder)))
         return checker.run("--sysfs-root", sys_folder, "--port", port, *arguments, env={**env, "SLURM_NODEID": str(number)},
                            timeout=60)
     with concurrent.futures.ThreadPoolExecutor(len(nodes)) as pool:
