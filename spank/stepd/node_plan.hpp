@@ -30,7 +30,7 @@ struct NodeFacts {
   std::string own_name = {};                  ///< as gethostname() has it
   /// Where a name or an address leads on this node.
   std::function<launch::NameTarget(const std::string& name)> target_of = {};
-  std::optional<IpAddress> peer = {};  ///< another node's address; nullopt: there is none, or Slurm has none
+  std::optional<IpAddress> peer = {};  ///< another node's address; nullopt: no other node, or Slurm knows no address
   std::string interface_to_peer = {};  ///< empty: not known
   Result<IpAddress> address_of_stand_in = IpAddress();  ///< where no srun waits: of the node that stands in for it
 };

@@ -17,7 +17,7 @@ inline constexpr std::size_t most_named_ranks = 4096;
 /// The ranks of this node's recorders, ascending.
 [[nodiscard]] std::vector<std::uint32_t> named_ranks(const WatchedNode& node);
 
-/// Of a rank and a source ("", ".mpi" and so on); nullopt: there is none of this step.
+/// The recording of a rank by a source ("", ".mpi" and so on); nullopt if this step has no such recording.
 [[nodiscard]] std::optional<trace::Recording> recording_of(const WatchedNode& node, std::uint32_t rank,
                                                            std::string_view source);
 

@@ -43,7 +43,7 @@ class DatagramSocket {
 
   /// Like any datagram it may be lost. Whether the kernel took it.
   bool send(std::string_view bytes, const DatagramPlace& to) const noexcept;
-  /// Its length, of which at most the buffer's is there; nullopt if none has come.
+  /// Reads a datagram, as much of it as fits, and returns its length; nullopt if no datagram has arrived.
   [[nodiscard]] std::optional<std::size_t> receive(std::span<char> buffer, DatagramPlace& from) const noexcept;
 
  private:

@@ -31,12 +31,17 @@ bool comes_true(const std::function<bool()>& condition) {
   return condition();
 }
 
-TEST(ControlChannel, TakesNoNumberForTheEndOfARankButThatOfAnEnd) {
-  constexpr std::uint32_t size = 4;
+/// Rank 0's world, in which rank 1 has said goodbye.
+World world_of(std::uint32_t size) {
   World world;
   world.size = size;
   world.table = testing::table_of(1, size);
   world.early.emplace_back(1, last_goodbye());
+  return world;
+}
+
+TEST(ControlChannel, TakesNoNumberForTheEndOfARankButThatOfAnEnd) {
+  World world = world_of(4);
   for (const std::uint64_t standing : {0ULL, 1ULL, 4ULL, 5ULL, 256ULL, 258ULL, ~0ULL})
     world.early.emplace_back(1, lost(2, standing));
   world.early.emplace_back(1, lost(3, static_cast<std::uint64_t>(Liveness::left)));
@@ -47,10 +52,7 @@ TEST(ControlChannel, TakesNoNumberForTheEndOfARankButThatOfAnEnd) {
 
 TEST(ControlChannel, HasNoPlaceForARankThatTheWorldDoesNotHave) {
   constexpr std::uint32_t size = 2;
-  World world;
-  world.size = size;
-  world.table = testing::table_of(1, size);
-  world.early.emplace_back(1, last_goodbye());
+  World world = world_of(size);
   world.ended = {size, 0x7fffffff, UINT32_MAX, 1};
   ControlChannel channel(std::move(world), false);
   ASSERT_TRUE(comes_true([&] { return channel.is_gone(1); }));

@@ -21,7 +21,8 @@ class Slurmstepd {
   FileDescriptor handle_;
 };
 
-/// How long this node's slurmstepd of a step, "12.0", has been running; nullopt: there is none, or /proc hides it.
+/// How long this node's slurmstepd of a step, "12.0", has been running; nullopt if no such
+/// process exists, or /proc hides it.
 [[nodiscard]] std::optional<std::chrono::milliseconds> age_of_step(std::string_view step);
 
 /// Ends a step, "12.0", on all nodes; srun then waits for KillWait and two seconds at most.

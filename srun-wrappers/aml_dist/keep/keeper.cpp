@@ -79,8 +79,8 @@ Result<Job> read_job() {
   return job;
 }
 
-/// The option --aml-dist that the plugin takes where srun has none: the job's own, which Slurm hands on and of which
-/// sbatch leaves a copy, or that of a variable. Empty: there is none.
+/// The option --aml-dist that the plugin takes if srun's line does not have it: the job's, which Slurm passes on and
+/// sbatch copies into a variable, or the user's variable. Empty if the option is not given at all.
 std::string option_without_srun() {
   constexpr std::string_view ending = "SPANK_OPTION_aml_dist_aml_dist";
   for (const std::string& variable : all_own_variables()) {

@@ -48,8 +48,9 @@ struct SlurmNumbers {
 /// gone. Errors: unavailable, with slurmctld's sentence.
 [[nodiscard]] Result<void> shrink_job(std::uint32_t job, std::span<const std::string> nodes, const std::string& folder);
 void cancel_step(const std::string& step);
+/// Slurm may end scontrol with the job's other processes: that is no error. Errors: unavailable.
 [[nodiscard]] Result<void> requeue_job(std::uint32_t job);
-/// Of a job that waits, beside those that it excludes already. Errors: unavailable.
+/// Adds nodes to those that a pending job excludes. Errors: unavailable.
 [[nodiscard]] Result<void> exclude_nodes(std::uint32_t job, std::span<const std::string> nodes);
 /// Seconds since 1970 at which the job's time limit is; nullopt: it has none, or no answer.
 [[nodiscard]] std::optional<std::int64_t> end_of_job(std::uint32_t job);

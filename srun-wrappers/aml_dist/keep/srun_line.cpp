@@ -65,7 +65,7 @@ bool begins_with(const SlurmOption& option, std::string_view beginning) {
                              [beginning](std::string_view other) { return other.starts_with(beginning); });
 }
 
-/// The only option whose name begins so; nullptr where there are none or several, which srun refuses.
+/// The only option whose name begins with this; nullptr if no name or several names do: srun refuses both.
 const SlurmOption* find_abbreviated(std::string_view beginning) {
   std::vector<const SlurmOption*> found;
   const auto look = [&](const SlurmOption& option) {
