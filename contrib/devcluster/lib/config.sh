@@ -57,6 +57,16 @@ CONF
     if uses_slurms_key; then echo 'CredType=auth/slurm'; fi
     if accounting; then accounting_settings; fi
     if [[ -n ${P[gres]} ]]; then echo "GresTypes=${P[gres]%%:*}"; fi
+    if limits_memory; then echo "FirstJobId=$(first_job_id)"; fi
+}
+
+limits_memory() { extra_lines TaskPlugin | grep -q task/cgroup; }
+
+# The groups that limit a job's memory bear its number, below the node's name: clusters beside this one must count elsewhere.
+first_job_id() {
+    local third=${P[subnet]%.*/*}
+    third=${third##*.}
+    echo $((${third:-0} * 10000 + 1))
 }
 
 # These keys name an object, so they may occur several times; any other key occurs once.
@@ -97,7 +107,7 @@ node_lines() {
 write_cgroup_conf() {
     # Unless --conf asks for them nothing here uses cgroups. Older releases cannot switch them off; this setting needs the
     # least.
-    if extra_lines TaskPlugin | grep -q task/cgroup; then printf 'CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nConstrainRAMSpace=yes\n'
+    if limits_memory; then printf 'CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nConstrainRAMSpace=yes\n'
     elif tracks_by_cgroup; then echo 'CgroupPlugin=cgroup/v1'
     elif at_least 23.11; then echo 'CgroupPlugin=disabled'; else echo 'CgroupPlugin=cgroup/v1'
     fi >"$STATE/slurm/cgroup.conf"

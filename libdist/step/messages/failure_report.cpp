@@ -80,6 +80,14 @@ bool ended_by(std::uint32_t wait_status, int signal) {
   return WIFSIGNALED(status) && WTERMSIG(status) == signal;
 }
 
+constexpr int shells_offset = 128;
+
+/// As a shell says it, which exits so if its command was killed: the exit status, or 128 + signal.
+int shell_status(std::uint32_t wait_status) {
+  const int status = static_cast<int>(wait_status);
+  return WIFSIGNALED(status) ? shells_offset + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
 }  // namespace
 
 std::string ReportChannel::to_string() const {
@@ -206,7 +214,7 @@ void FirstFailure::take(const FailureReport& report) {
 }
 
 void FirstFailure::count_if_alike(const FailureReport& report) {
-  const bool counts = report.wait_status == first_->wait_status && !alike_.empty();
+  const bool counts = shell_status(report.wait_status) == shell_status(first_->wait_status) && !alike_.empty();
   if (!counts || alike_[report.rank]) return;
   alike_[report.rank] = true;
   ++alike_count_;
@@ -244,10 +252,7 @@ int distance_from_cause(const FailureReport& report) {
 }
 
 /// As Slurm ends the others after a first failure.
-bool was_terminated(std::uint32_t wait_status) {
-  constexpr std::uint32_t shells_status = static_cast<std::uint32_t>(128 + SIGTERM) << 8U;
-  return ended_by(wait_status, SIGTERM) || wait_status == shells_status;
-}
+bool was_terminated(std::uint32_t wait_status) { return shell_status(wait_status) == shells_offset + SIGTERM; }
 
 /// As Slurm, PMIx and people end a task.
 bool was_ended(const FailureReport& report) {
@@ -342,14 +347,19 @@ EndRecord FirstFailure::record(const RestOfStep& rest, const std::optional<Recor
 
 /// All tasks ended as this one did.
 bool FirstFailure::are_all_alike(const FailureReport& cause) const {
-  return alike_.size() > 1 && alike_count_ == alike_.size() && cause.wait_status == first_->wait_status;
+  return alike_.size() > 1 && alike_count_ == alike_.size() &&
+         shell_status(cause.wait_status) == shell_status(first_->wait_status);
 }
 
-/// Whether all tasks were ended alike from outside. With kill_on_bad_exit Slurm sent SIGTERM to the other tasks because
-/// the first one failed.
+/// Whether all tasks were ended alike from outside. A shell whose command was killed before itself exits with that
+/// signal's status; one task at least must have been ended by the signal. With kill_on_bad_exit Slurm sent SIGTERM to
+/// the other tasks because the first one failed.
 bool FirstFailure::is_cancelled(const RestOfStep& rest) const {
-  const bool killed = ended_by(first_->wait_status, SIGKILL);
-  const bool terminated = ended_by(first_->wait_status, SIGTERM) && !rest.kill_on_bad_exit;
+  const auto by = [this](int signal) {
+    return std::ranges::any_of(ends_, [&](const auto& end) { return ended_by(end.second.wait_status, signal); });
+  };
+  const bool killed = by(SIGKILL) && shell_status(first_->wait_status) == shells_offset + SIGKILL;
+  const bool terminated = by(SIGTERM) && was_terminated(first_->wait_status) && !rest.kill_on_bad_exit;
   const bool is_explained = distance_from_cause(*first_) == 0;
   return (killed || terminated) && !is_explained && are_all_alike(*first_);
 }
@@ -401,7 +411,7 @@ std::string FirstFailure::description(const FailureReport& cause, const RestOfSt
 }
 
 std::string FirstFailure::clause(const FailureReport& cause, const RestOfStep& rest) const {
-  const bool terminated = ended_by(cause.wait_status, SIGTERM);
+  const bool terminated = was_terminated(cause.wait_status);
   // With kill_on_bad_exit Slurm sent SIGTERM to the other tasks because the first one failed.
   if (are_all_alike(cause) && !(terminated && rest.kill_on_bad_exit)) {
     return concat({"; all ", std::to_string(alike_.size()), " tasks ended this way",

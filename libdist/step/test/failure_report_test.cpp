@@ -266,6 +266,19 @@ TEST(FirstFailure, OfTasksThatEndAlikeDoesNotDependOnTheOrderOfReports) {
   }
 }
 
+/// scancel kills all processes of a step: a shell may live long enough to tell of its command's end.
+TEST(FirstFailure, AShellThatToldOfItsCommandsKillEndedAsTheOthers) {
+  const auto told = exited(128 + SIGKILL);
+  for (const auto& first : {report(0, told), report(0, SIGKILL)}) {
+    FirstFailure failure(3);
+    for (const FailureReport& each : {first, report(1, SIGKILL), report(2, told)}) failure.take(each);
+    EXPECT_EQ(failure.record({}).cause, EndRecord::Cause::cancelled);
+  }
+  FirstFailure programs_own(2);
+  for (const FailureReport& each : {report(0, told), report(1, told)}) programs_own.take(each);
+  EXPECT_EQ(programs_own.record({}).cause, EndRecord::Cause::rank_exit) << "nobody was seen to be killed";
+}
+
 TEST(FirstFailure, RanksBeyondTheStepAreNotOurs) {
   EXPECT_EQ(sentence({report(99, exited(1))}, {}, 2), "");
   EXPECT_EQ(sentence({report(99, exited(1))}, {}, 0),

@@ -126,7 +126,7 @@ def test_a_cancelled_job_is_not_started_again(cluster, workdir):
 
 
 def test_a_cancelled_step_is_not_started_again(cluster, workdir):
-    kept = Kept(cluster, workdir, "--spares 1 --health off", "sleep 60")
+    kept = Kept(cluster, workdir, "--spares 1 --health off", "exec sleep 60")
     kept.says("rank 2 of 3")
     cluster.run(f"scancel {kept.job}.0")
     assert kept.end() != 0 and len(kept.starts()) == 1 and "not started again: cancelled" in kept.lines()[-1], kept.text()
