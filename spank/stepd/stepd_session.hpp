@@ -1,6 +1,7 @@
 // What slurmstepd knows between two callbacks. SPANK calls one after the other: no lock is needed.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 
@@ -20,7 +21,8 @@ struct StepdSession {
   HangWatchers hang_watchers;             ///< once the tasks are there
   std::unique_ptr<StopWatch> stop_watch;  ///< the same, under stop=
   std::uint32_t ended_tasks = 0;
-  step::KernelLog kernel_log;  ///< since the step came to this node
+  step::KernelLog kernel_log;                           ///< since the step came to this node
+  std::chrono::milliseconds patience_with_kernel{200};  ///< that is left for lines which its log does not have yet
 
   bool step_ended = false;        ///< this node has asked slurmctld to end the step
   bool refusal_is_heard = false;  ///< srun, or its stand-in, knows that this node refuses the step, and ends it

@@ -3,10 +3,12 @@
 #include <sys/wait.h>
 
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <limits>
 #include <optional>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "base/text/text.hpp"
@@ -37,6 +39,16 @@ std::optional<std::uint64_t> address_space(const Handle& handle) {
   return limit == none ? std::nullopt : limit;
 }
 
+/// A task may be reaped before the kernel has written which process it killed.
+void wait_for_kernels_line(StepdSession& session, step::TaskEnd& end) {
+  constexpr std::chrono::milliseconds pause{5};
+  while (session.patience_with_kernel >= pause && lacks_kernels_line(end)) {
+    std::this_thread::sleep_for(pause);
+    session.patience_with_kernel -= pause;
+    end.log = session.kernel_log.read();
+  }
+}
+
 }  // namespace
 
 step::ErrorPlaces error_places(const NodePlan& plan, const Handle& handle, const UserRights& user,
@@ -64,6 +76,7 @@ std::vector<step::Cause> causes_of(StepdSession& session, const Handle& handle, 
                     .address_space = address_space(handle),
                     .user = std::move(findings)};
   if (end.group) end.memory = read_memory_use(*end.group);
+  wait_for_kernels_line(session, end);
   return find_causes(end);
 }
 

@@ -159,6 +159,14 @@ std::optional<Cause> find_lost_process(const TaskEnd& end) {
                                                               describe_limit(is_known ? &*kill : nullptr, end)}))};
 }
 
+bool lacks_kernels_line(const TaskEnd& end) {
+  if (!end.log_was_read || !was_counted(end)) return false;
+  const auto kills = find_oom_kills(end.log);
+  const auto told =
+      std::ranges::count_if(kills, [&](const OomKill& each) { return is_in(each.group, end.group->path); });
+  return static_cast<std::uint64_t>(told) < end.memory->kills;
+}
+
 std::vector<Cause> find_causes(const TaskEnd& end) {
   const auto events = find_node_events(end.log);
   std::vector<Cause> out;

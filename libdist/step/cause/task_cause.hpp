@@ -33,6 +33,10 @@ struct TaskEnd {
 /// process 8123 python (211 GiB) 41 min before, for want of memory: the step may use ...".
 [[nodiscard]] std::optional<Cause> find_lost_process(const TaskEnd& end);
 
+/// Whether the kernel killed more processes of the task than its log, which was read, has told of: it counts and kills
+/// before it writes the line.
+[[nodiscard]] bool lacks_kernels_line(const TaskEnd& end);
+
 /// At most FailureReport::most_causes, the most telling first; each of another kind.
 [[nodiscard]] std::vector<Cause> find_causes(const TaskEnd& end);
 

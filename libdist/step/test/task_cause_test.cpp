@@ -74,6 +74,21 @@ TEST(OutOfMemory, NamesLimitAndLargestProcess) {
   EXPECT_EQ(cause_of(end_of(SIGKILL, log)), EndRecord::Cause::out_of_memory);
 }
 
+TEST(OutOfMemory, IsWaitedForUntilTheLogHasALineOfEachKill) {
+  const auto first = records(oom_lines(group, 9000));
+  const std::vector<KernelRecord> not_written(first.begin(), first.end() - 1);
+  TaskEnd end = end_of(SIGKILL, not_written);
+  EXPECT_FALSE(lacks_kernels_line(end)) << "the kernel has killed nothing";
+  end.memory->kills = 1;
+  EXPECT_TRUE(lacks_kernels_line(end)) << "it has not said what";
+  end.log = first;
+  EXPECT_FALSE(lacks_kernels_line(end));
+  end.memory->kills = 2;
+  EXPECT_TRUE(lacks_kernels_line(end)) << "a child before, and now the task";
+  end.log_was_read = false;
+  EXPECT_FALSE(lacks_kernels_line(end)) << "nothing will come";
+}
+
 TEST(LostProcess, IsToldOfARankThatLivesOn) {
   const auto log = records(oom_lines(group, 9000), 61 * second);
   TaskEnd alive = end_of(0, log);
