@@ -249,6 +249,11 @@ TEST(KeepPolicy, KnowsTheSameFailureAgain) {
   EXPECT_EQ(exit("rank 2 (local 0) on node3: exit status 1, 3.1 s after the start"), "rank_exit 1 : exit status #");
   EXPECT_EQ(exit("rank 2 (local 0) on node3: exit status 1, 3.1 s after the start; all 4 tasks ended this way"),
             exit("rank 15 (local 7) on node3: exit status 1, 2 h 5 min after the start"));
+  EXPECT_EQ(
+      exit("rank 2 (local 0) on node3: exit status 1, 67.0 s after the start, after allreduce #651 (8 float64)"),
+      exit("rank 0 (local 0) on node3: exit status 1, 0.2 s after the start, after broadcast #1 (9 float64); all 3 "
+           "tasks ended this way"))
+      << "how far it had come";
   EXPECT_EQ(exit("rank 2 (local 0) on node3: exit status 1: KeyError: step 41 at a.py:7 in f, 3.1 s after the start"),
             exit("rank 0 (local 0) on node3: exit status 1: KeyError: step 7 at a.py:7 in f, 5.0 s after the start"));
   EXPECT_NE(exit("rank 2 (local 0) on node3: exit status 1: KeyError: 'a', 3.1 s after the start"),

@@ -132,6 +132,12 @@ class Cluster:
         return done, out.read_text() if out.exists() else ""
 
 
+def release_of(cluster: Cluster) -> tuple[int, int]:
+    """Slurm's: (24, 11)."""
+    year, month = re.search(r"(\d+)\.(\d+)", cluster.run("srun --version").out).groups()
+    return int(year), int(month)
+
+
 def finish(command: list[str], timeout: float) -> Finished:
     kept = {name: os.environ[name] for name in ("PATH", "DEVCLUSTER_ROOTS") if name in os.environ}
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL,

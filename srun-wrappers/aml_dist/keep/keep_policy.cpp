@@ -195,8 +195,10 @@ std::string failure_of(const step::EndRecord& record) {
     text.erase(0, std::min(text.find(": "), text.size()));
     for (const std::string_view advice : {"; all ", "; the others may wait", "; SIGKILL comes"}) cut(advice);
     constexpr std::string_view when = " after the start";
-    if (const auto end = text.find(when); end != std::string::npos)
-      text.erase(text.rfind(", ", end), end + when.size() - text.rfind(", ", end));
+    if (const auto end = text.find(when); end != std::string::npos) {
+      const auto begin = text.rfind(", ", end);
+      text.erase(begin, std::min(text.find("; ", end), text.size()) - begin);  // with the rank's last call
+    }
   }
   for (auto at = text.find(record.node); !record.node.empty() && at != std::string::npos; at = text.find(record.node))
     text.erase(at, record.node.size());

@@ -6,15 +6,11 @@ import subprocess
 import time
 
 import pytest
-from cluster import Cluster
+from cluster import Cluster, release_of
 from conftest import NAME, RELEASE
 from test_batch import script
 
 HEALTH = pathlib.Path(__file__).resolve().parents[3] / "contrib/health"
-
-
-def release_of(cluster) -> tuple[int, int]:
-    return tuple(int(part) for part in re.search(r"(\d+)\.(\d+)", cluster.run("srun --version").out).groups())
 
 
 @pytest.fixture(scope="module")
