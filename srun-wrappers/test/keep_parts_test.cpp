@@ -107,8 +107,13 @@ TEST(KeepSrunLine, IsTheSameForChosenNodes) {
            {"srun --tasks-per-node=2 a",
             {},
             {swapped, true},
-            "srun --tasks-per-node=2 --nodelist=c,c,b,b --nodes=2 --ntasks=4 --ntasks-per-node=2 "
-            "--distribution=arbitrary --no-kill --kill-on-bad-exit=1 --quit-on-interrupt a"},
+            "srun --tasks-per-node=2 --nodelist=c,c,b,b --ntasks=4 --ntasks-per-node=2 --distribution=arbitrary "
+            "--no-kill --kill-on-bad-exit=1 --quit-on-interrupt a"},
+           {"srun -lN2 --nodes 2 --nodes=2 -N 2 -u --ntasks-per-node=1 a",
+            {},
+            {swapped, true},
+            "srun -l -u --ntasks-per-node=1 --nodelist=c,b --ntasks=2 --ntasks-per-node=1 --distribution=arbitrary "
+            "--no-kill --kill-on-bad-exit=1 --quit-on-interrupt a"},
            {"srun --ntasks-per-node=2 -m cyclic a",
             {},
             {swapped, true},

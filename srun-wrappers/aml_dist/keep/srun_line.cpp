@@ -100,45 +100,57 @@ class Scanner {
  public:
   Scanner(const std::vector<std::string>& words, commands::SlurmOptions& known) : words_(words), known_(known) {}
 
-  /// The index of the command's first word.
-  std::size_t run() {
+  /// The index of the command's first word. `others`: srun, and the options but for --nodes, which keep gives itself.
+  std::size_t run(std::vector<std::string>& others) {
+    others.assign(words_.begin(), words_.begin() + 1);
     while (at_ < words_.size()) {
       const std::string_view word = words_[at_];
       if (word == "--") return at_ + 1;
       if (!word.starts_with('-') || word == "-") return at_;
-      ++at_;
-      if (word.starts_with("--")) take_long(word.substr(2));
-      else take_letters(word.substr(1));
+      const std::size_t first = at_++;
+      const auto nodes = word.starts_with("--") ? take_long(word) : take_letters(word);
+      if (!nodes) others.insert(others.end(), place_of(first), place_of(at_));
+      else if (*nodes > 1) others.emplace_back(word.substr(0, *nodes));
     }
     return at_;
   }
 
  private:
-  void take_long(std::string_view text) {
+  [[nodiscard]] std::vector<std::string>::const_iterator place_of(std::size_t index) const {
+    return words_.begin() + static_cast<std::ptrdiff_t>(index);
+  }
+
+  /// Where --nodes begins in the word, if it is that.
+  using Nodes = std::optional<std::size_t>;
+
+  Nodes take_long(std::string_view word) {
+    const std::string_view text = word.substr(2);
     const auto equals = text.find('=');
     const std::string_view name = text.substr(0, equals);
     const SlurmOption* const option = find_option(name);
-    if (equals != std::string_view::npos) return note(option, name, std::string(text.substr(equals + 1)));
+    if (equals != std::string_view::npos) return note(option, name, std::string(text.substr(equals + 1)), 0);
     const bool takes_next = option != nullptr && option->argument == Argument::required && at_ < words_.size();
-    note(option, name, takes_next ? std::optional(words_[at_++]) : std::nullopt);
+    return note(option, name, takes_next ? std::optional(words_[at_++]) : std::nullopt, 0);
   }
 
-  void take_letters(std::string_view letters) {
-    while (!letters.empty()) {
-      const SlurmOption* const option = find_letter(letters.front());
-      letters.remove_prefix(1);
+  Nodes take_letters(std::string_view word) {
+    for (std::size_t i = 1; i < word.size(); ++i) {
+      const SlurmOption* const option = find_letter(word[i]);
       if (option == nullptr) continue;
       if (option->argument == Argument::none) {
-        note(option, option->name, std::nullopt);
+        static_cast<void>(note(option, option->name, std::nullopt, i));
         continue;
       }
-      const bool takes_next = letters.empty() && option->argument == Argument::required && at_ < words_.size();
-      return note(option, option->name, takes_next ? words_[at_++] : std::string(letters));
+      const std::string_view rest = word.substr(i + 1);
+      const bool takes_next = rest.empty() && option->argument == Argument::required && at_ < words_.size();
+      return note(option, option->name, takes_next ? words_[at_++] : std::string(rest), i);
     }
+    return std::nullopt;
   }
 
-  void note(const SlurmOption* option, std::string_view name, std::optional<std::string> value) {
+  Nodes note(const SlurmOption* option, std::string_view name, std::optional<std::string> value, std::size_t begin) {
     known_.set(option != nullptr ? option->name : name, std::move(value));
+    return option != nullptr && option->name == "nodes" ? std::optional(begin) : std::nullopt;
   }
 
   const std::vector<std::string>& words_;
@@ -170,10 +182,8 @@ Result<SrunLine> SrunLine::parse(const std::vector<std::string>& words) {
   if (base_name(words.front()) != "srun")
     return wrong(concat({text::quote(words.front()),
                          " is not srun: the step that is kept alive is written as -- srun [OPTION]... COMMAND"}));
-  const std::size_t command = Scanner(words, line.known_).run();
-  line.options_.assign(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(command));
+  const std::size_t command = Scanner(words, line.known_).run(line.options_);
   line.command_.assign(words.begin() + static_cast<std::ptrdiff_t>(command), words.end());
-  if (line.options_.back() == "--") line.options_.pop_back();
   for (const std::string_view name : {"nodelist", "nodefile", "exclude", "relative"}) {
     if (line.known_.has(name))
       return wrong(concat(
@@ -234,7 +244,8 @@ std::vector<std::string> SrunLine::words_for(const Choice& choice, const Environ
     for (std::uint32_t i = 0; i < (ordered ? per_node_ : 1); ++i) list += concat({list.empty() ? "" : ",", node});
   }
   words.push_back(concat({"--nodelist=", list}));
-  words.push_back(concat({"--nodes=", std::to_string(count)}));
+  // srun 24.11 and later refuse --nodes beside that distribution, which has them from the list.
+  if (!ordered) words.push_back(concat({"--nodes=", std::to_string(count)}));
   words.push_back(concat({"--ntasks=", std::to_string(per_node_ != 0 ? per_node_ * count : total_)}));
   if (per_node_ != 0) words.push_back(concat({"--ntasks-per-node=", std::to_string(per_node_)}));
   if (ordered) words.emplace_back("--distribution=arbitrary");

@@ -42,7 +42,7 @@ class SrunLine {
   /// Whether nodes and tasks can be placed by a list of nodes in their order.
   [[nodiscard]] bool can_keep_order() const;
 
-  std::vector<std::string> options_;  ///< with "srun" in front, as given
+  std::vector<std::string> options_;  ///< with "srun" in front, as given but for --nodes
   std::vector<std::string> command_;
   commands::SlurmOptions known_;  ///< by their long names
   std::uint32_t per_node_ = 0;    ///< 0: Slurm decides
