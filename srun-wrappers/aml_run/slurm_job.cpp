@@ -8,6 +8,7 @@
 #include "base/text/text.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
+#include "shared/scontrol.hpp"
 
 namespace amldist::run {
 namespace {
@@ -39,17 +40,11 @@ std::string first_error(std::string_view messages) {
   return "it gave no reason";
 }
 
-/// The value after "Key=" in a line: up to the next blank, or to the end of the line.
+/// Empty for "(null)", too.
 std::string value_behind(std::string_view text, std::string_view key, bool whole_line) {
-  for (const std::string_view line : text::split(text, '\n')) {
-    for (auto at = line.find(key); at != std::string_view::npos; at = line.find(key, at + 1)) {
-      if (at != 0 && line[at - 1] != ' ') continue;
-      const std::string_view value = line.substr(at + key.size());
-      std::string out(whole_line ? value : value.substr(0, value.find(' ')));
-      return out == "(null)" ? std::string() : out;
-    }
-  }
-  return {};
+  using commands::ValueEnd;
+  const auto value = commands::job_value(text, key, whole_line ? ValueEnd::line : ValueEnd::blank);
+  return value == "(null)" ? std::string() : std::string(value);
 }
 
 /// "3:0" or "0:9".

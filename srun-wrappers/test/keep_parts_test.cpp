@@ -402,7 +402,7 @@ TEST_F(SlurmView, AsksWithoutTheUsersFormatOfTimes) {
       "[ -z \"$SLURM_TIME_FORMAT\" ] || { echo EndTime=08:20; exit; }\n"
       "echo TimeLimit=01:00:00 EndTime=2026-11-27T08:20:00");
   ::setenv("SLURM_TIME_FORMAT", "%H:%M", 1);
-  EXPECT_EQ(end_of_job(12), parse_time("2026-11-27T08:20:00"));
+  EXPECT_EQ(end_of_job("12"), parse_time("2026-11-27T08:20:00"));
   ::unsetenv("SLURM_TIME_FORMAT");
 }
 
@@ -411,18 +411,31 @@ TEST_F(SlurmView, KeepsTheNodesThatTheJobExcludesItself) {
   for (const auto& [before, after] : {std::pair("n[7-8]", "n[7-8],n1,n2"), std::pair("(null)", "n1,n2")}) {
     scontrol(text::concat({"case \"$*\" in *show*) echo 'JobId=12 ReqNodeList=(null) ExcNodeList=", before,
                            " NodeList=n1';; *) echo \"$*\" >", asked, ";; esac"}));
-    EXPECT_TRUE(exclude_nodes(12, Words{"n1", "n2"}));
+    EXPECT_TRUE(exclude_nodes("12", Words{"n1", "n2"}));
     std::string line;
     std::getline(std::ifstream(asked), line);
     EXPECT_EQ(line, text::concat({"update JobId=12 ExcNodeList=", after}));
   }
 }
 
+/// Of an array's last task the number is the whole array's: scontrol would have requeued, or shrunk, all tasks.
+TEST(KeepJob, IsNamedAsOneTaskOfAnArray) {
+  EXPECT_EQ(name_of_job(12, environment({{"SLURM_JOB_ID", "12"}})), "12");
+  EXPECT_EQ(name_of_job(12, environment({{"SLURM_ARRAY_JOB_ID", "12"}, {"SLURM_ARRAY_TASK_ID", "3"}})), "12_3");
+  EXPECT_EQ(name_of_job(12, environment({{"SLURM_ARRAY_JOB_ID", "x"}, {"SLURM_ARRAY_TASK_ID", "3"}})), "12");
+}
+
+TEST_F(SlurmView, TakesNothingFromTheJobsName) {
+  scontrol("printf 'JobId=12 ArrayJobId=12 JobName=a Restarts=7 TimeLimit=UNLIMITED\\n   Requeue=1 Restarts=2\\n'");
+  EXPECT_EQ(job_field("12", "Restarts"), "2");
+  EXPECT_EQ(job_field("12", "TimeLimit"), "");
+}
+
 /// The update would have replaced what the job excludes.
 TEST_F(SlurmView, ExcludesNothingBeforeItKnowsWhatTheJobExcludesItself) {
   const std::string asked = scratch_.path() + "/asked";
   scontrol(text::concat({"case \"$*\" in *show*) exit 1;; *) echo \"$*\" >", asked, ";; esac"}));
-  EXPECT_FALSE(exclude_nodes(12, Words{"n1"}));
+  EXPECT_FALSE(exclude_nodes("12", Words{"n1"}));
   EXPECT_FALSE(std::filesystem::exists(asked));
 }
 

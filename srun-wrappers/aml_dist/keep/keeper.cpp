@@ -53,6 +53,7 @@ std::uint32_t number(const char* name) {
 /// The job around this process.
 struct Job {
   JobRun run;
+  std::string name;  ///< for Slurm's commands
   std::vector<std::string> nodes;
   bool is_batch = false;
   bool may_requeue = false;
@@ -71,11 +72,12 @@ Result<Job> read_job() {
     return refusal("there is no job here: write it into a batch script, or start it under salloc");
   Job job;
   job.run = {own_variable("SLURM_CLUSTER_NAME").value_or(""), number("SLURM_JOB_ID"), number("SLURM_RESTART_COUNT")};
+  job.name = name_of_job(job.run.job, process_environment());
   const auto nodes = Hostlist::parse(own_variable("SLURM_JOB_NODELIST").value_or(""));
   if (!nodes || nodes->empty()) return refusal("SLURM_JOB_NODELIST does not name the job's nodes");
   job.nodes = nodes->expand();
-  job.is_batch = job_field(job.run.job, "BatchFlag") == "1";
-  job.may_requeue = job.is_batch && job_field(job.run.job, "Requeue") == "1";
+  job.is_batch = job_field(job.name, "BatchFlag") == "1";
+  job.may_requeue = job.is_batch && job_field(job.name, "Requeue") == "1";
   return job;
 }
 
@@ -213,7 +215,7 @@ class Keeper {
     const auto spec = launch::parse_spec(line_.has_kind() ? line_.option() : option_without_srun());
     if (!spec || !spec->stop)
       return refusal("--requeue-at-limit needs the key stop=SECONDS in --aml-dist, which asks the ranks to save");
-    const auto end = end_of_job(job_.run.job);
+    const auto end = end_of_job(job_.name);
     if (!end) return refusal("--requeue-at-limit, but the job has no time limit: add #SBATCH --time");
     stop_before_ = spec->stop->seconds;
     return {};
@@ -222,7 +224,7 @@ class Keeper {
   /// Whether a start that ends now was asked to stop. The limit may have been moved meanwhile.
   [[nodiscard]] bool is_after_stop() const {
     if (!stop_before_) return false;
-    const auto end = end_of_job(job_.run.job);
+    const auto end = end_of_job(job_.name);
     return end && now_s() >= *end - std::int64_t{*stop_before_};
   }
 
@@ -266,7 +268,7 @@ class Keeper {
     if (dead.empty()) return;
     std::vector<std::string> left = job_.nodes;
     std::erase_if(left, [&](const std::string& each) { return contains(dead, each); });
-    if (shrink_job(job_.run.job, left, folder_)) job_.nodes = left;
+    if (shrink_job(job_.name, left, folder_)) job_.nodes = left;
   }
 
   /// The nodes of the first start.
@@ -337,7 +339,7 @@ class Keeper {
     const auto users_record = own_variable(step::end_record_variable);
     ::setenv(step::end_record_variable, record.c_str(), 1);
     tell_start(restart);
-    WatchedStart watched({.job = job_.run.job,
+    WatchedStart watched({.job = job_.name,
                           .words = line_.words_for(choice(), process_environment()),
                           .record = record,
                           .nodes = nodes_.step,
@@ -471,7 +473,7 @@ class Keeper {
       say(concat({saved.error().message, ": the job is not requeued"}));
       return status;
     }
-    if (auto done = requeue_job(job_.run.job); !done) {
+    if (auto done = requeue_job(job_.name); !done) {
       say(concat({"the job cannot go back to the queue: ", done.error().message}));
       return status;
     }
@@ -480,7 +482,7 @@ class Keeper {
     constexpr std::chrono::milliseconds pause{200};
     Result<void> excluded = state_.excluded.empty() ? Result<void>() : Error{Errc::unavailable, ""};
     for (int i = 0; i < attempts && !excluded; ++i) {
-      excluded = exclude_nodes(job_.run.job, state_.excluded);
+      excluded = exclude_nodes(job_.name, state_.excluded);
       static_cast<void>(signals_.wait(pause));
     }
     if (!excluded)
@@ -498,7 +500,7 @@ class Keeper {
       static_cast<void>(save());
     }
     const bool by_others = was_cancelled_ || last == Cause::cancelled;  // who may have requeued it
-    const auto restarts = text::to_number(by_others ? job_field(job_.run.job, "Restarts") : std::string(), UINT32_MAX);
+    const auto restarts = text::to_number(by_others ? job_field(job_.name, "Restarts") : std::string(), UINT32_MAX);
     const bool comes_back = is_requeued_ || preempted || (job_.may_requeue && restarts.value_or(0) > job_.run.restarts);
     if (!comes_back) ::unlink(state_file_.c_str());
     return status;

@@ -9,6 +9,7 @@
 #include "base/os/child_process.hpp"
 #include "base/os/environment.hpp"
 #include "base/text/text.hpp"
+#include "shared/scontrol.hpp"
 
 namespace amldist::keep {
 namespace {
@@ -34,7 +35,7 @@ std::string joined(std::span<const std::string> names) {
   return text::join(views, ",");
 }
 
-/// The value of "NAME=VALUE" in what scontrol says; a blank or the end of the line ends it.
+/// The value of "NAME=VALUE" in a line of `scontrol -o`; a blank ends it.
 std::string_view field(std::string_view line, std::string_view name) {
   for (std::size_t at = line.find(name); at != std::string_view::npos; at = line.find(name, at + 1)) {
     if (at != 0 && line[at - 1] != ' ') continue;
@@ -113,38 +114,47 @@ std::optional<std::string> parse_step(std::string_view text, std::string_view ho
   return std::nullopt;
 }
 
-std::optional<std::string> step_of(std::uint32_t job, pid_t srun) {
-  const auto answer = ask({"scontrol", "-o", "show", "step", std::to_string(job)});
+std::string name_of_job(std::uint32_t job, const EnvironmentReader& environment) {
+  const auto number = [&](const char* name) {
+    return text::to_number(environment(name).value_or(""), std::uint64_t{UINT32_MAX});
+  };
+  const auto array = number("SLURM_ARRAY_JOB_ID");
+  const auto task = number("SLURM_ARRAY_TASK_ID");
+  return array && task ? concat({std::to_string(*array), "_", std::to_string(*task)}) : std::to_string(job);
+}
+
+std::optional<std::string> step_of(const std::string& job, pid_t srun) {
+  const auto answer = ask({"scontrol", "-o", "show", "step", job});
   return answer ? parse_step(answer->text, own_host_name(), srun) : std::nullopt;
 }
 
-bool is_known_step(std::uint32_t job, const std::string& step) {
-  const auto answer = ask({"scontrol", "-o", "show", "step", std::to_string(job)});
+bool is_known_step(const std::string& job, const std::string& step) {
+  const auto answer = ask({"scontrol", "-o", "show", "step", job});
   return answer && answer->text.find(concat({"StepId=", step, " "})) != std::string::npos;
 }
 
-Result<void> shrink_job(std::uint32_t job, std::span<const std::string> nodes, const std::string& folder) {
+Result<void> shrink_job(const std::string& job, std::span<const std::string> nodes, const std::string& folder) {
   // scontrol writes scripts with the job's new variables into its working folder.
-  return command({"env", concat({"--chdir=", folder}), "scontrol", "update", concat({"JobId=", std::to_string(job)}),
+  return command({"env", concat({"--chdir=", folder}), "scontrol", "update", concat({"JobId=", job}),
                   concat({"NodeList=", joined(nodes)})});
 }
 
 void cancel_step(const std::string& step) { static_cast<void>(ask({"scancel", "--quiet", step})); }
 
-Result<void> requeue_job(std::uint32_t job) {
-  return command({"scontrol", "requeue", std::to_string(job)}, true);  // like all processes of the job
+Result<void> requeue_job(const std::string& job) {
+  return command({"scontrol", "requeue", job}, true);  // like all processes of the job
 }
 
-Result<void> exclude_nodes(std::uint32_t job, std::span<const std::string> nodes) {
+Result<void> exclude_nodes(const std::string& job, std::span<const std::string> nodes) {
   const std::string before = job_field(job, "ExcNodeList");
   if (before.empty())  // what the job excludes itself would be replaced
     return Error{Errc::unavailable, "scontrol does not say which nodes the job excludes"};
   const bool has_own = before != "(null)";
-  return command({"scontrol", "update", concat({"JobId=", std::to_string(job)}),
+  return command({"scontrol", "update", concat({"JobId=", job}),
                   concat({"ExcNodeList=", has_own ? before : "", has_own ? "," : "", joined(nodes)})});
 }
 
-std::optional<std::int64_t> end_of_job(std::uint32_t job) {
+std::optional<std::int64_t> end_of_job(const std::string& job) {
   return job_field(job, "TimeLimit") == "UNLIMITED" ? std::nullopt : parse_time(job_field(job, "EndTime"));
 }
 
@@ -157,9 +167,9 @@ std::optional<std::int64_t> parse_time(const std::string& text) {
   return time == -1 ? std::nullopt : std::optional(std::int64_t{time});
 }
 
-std::string job_field(std::uint32_t job, std::string_view name) {
-  const auto answer = ask({"scontrol", "-o", "show", "job", std::to_string(job)});
-  return answer ? std::string(field(answer->text, concat({name, "="}))) : std::string();
+std::string job_field(const std::string& job, std::string_view name) {
+  const auto answer = ask({"scontrol", "show", "job", job});
+  return answer ? std::string(commands::job_value(answer->text, concat({name, "="}))) : std::string();
 }
 
 }  // namespace amldist::keep

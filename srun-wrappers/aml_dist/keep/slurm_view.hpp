@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/os/environment.hpp"
 #include "base/text/result.hpp"
 
 namespace amldist::keep {
@@ -36,27 +37,33 @@ struct SlurmNumbers {
 };
 [[nodiscard]] SlurmNumbers slurm_numbers();
 
+/// The name by which Slurm's commands mean this job alone: "12", or "12_3" of a task of an array. The number of an
+/// array's last task is that of the whole array: `scontrol requeue 12` would end all its tasks. The functions below
+/// take this name.
+[[nodiscard]] std::string name_of_job(std::uint32_t job, const EnvironmentReader& environment);
+
 /// The step that the srun with this number has started on this machine; "12.0".
-[[nodiscard]] std::optional<std::string> step_of(std::uint32_t job, pid_t srun);
+[[nodiscard]] std::optional<std::string> step_of(const std::string& job, pid_t srun);
 /// Reads `scontrol -o show step`.
 [[nodiscard]] std::optional<std::string> parse_step(std::string_view text, std::string_view host, pid_t srun);
 
 /// Whether slurmctld still has this step; false without an answer.
-[[nodiscard]] bool is_known_step(std::uint32_t job, const std::string& step);
+[[nodiscard]] bool is_known_step(const std::string& job, const std::string& step);
 
 /// Takes all other nodes out of the job. slurmctld ends steps on them at once, and does not wait for nodes that are
 /// gone. Errors: unavailable, with slurmctld's sentence.
-[[nodiscard]] Result<void> shrink_job(std::uint32_t job, std::span<const std::string> nodes, const std::string& folder);
+[[nodiscard]] Result<void> shrink_job(const std::string& job, std::span<const std::string> nodes,
+                                      const std::string& folder);
 void cancel_step(const std::string& step);
 /// Slurm may end scontrol with the job's other processes: that is no error. Errors: unavailable.
-[[nodiscard]] Result<void> requeue_job(std::uint32_t job);
+[[nodiscard]] Result<void> requeue_job(const std::string& job);
 /// Adds nodes to those that a pending job excludes. Errors: unavailable.
-[[nodiscard]] Result<void> exclude_nodes(std::uint32_t job, std::span<const std::string> nodes);
+[[nodiscard]] Result<void> exclude_nodes(const std::string& job, std::span<const std::string> nodes);
 /// Seconds since 1970 at which the job's time limit is; nullopt: it has none, or no answer.
-[[nodiscard]] std::optional<std::int64_t> end_of_job(std::uint32_t job);
+[[nodiscard]] std::optional<std::int64_t> end_of_job(const std::string& job);
 /// Reads "2026-11-27T08:20:00", in this machine's zone.
 [[nodiscard]] std::optional<std::int64_t> parse_time(const std::string& text);
 /// A field of `scontrol show job`, such as "JobState"; empty: no answer.
-[[nodiscard]] std::string job_field(std::uint32_t job, std::string_view name);
+[[nodiscard]] std::string job_field(const std::string& job, std::string_view name);
 
 }  // namespace amldist::keep

@@ -37,7 +37,7 @@ class Signals {
 [[nodiscard]] bool asks_to_end(int signal) noexcept;
 
 struct StartFacts {
-  std::uint32_t job = 0;
+  std::string job = {};                      ///< its name for Slurm's commands
   std::vector<std::string> words = {};       ///< srun's
   std::string record = {};                   ///< path of the record of its end
   std::vector<std::string> nodes = {};       ///< of the step

@@ -132,6 +132,25 @@ def test_a_cancelled_step_is_not_started_again(cluster, workdir):
     assert kept.end() != 0 and len(kept.starts()) == 1 and "not started again: cancelled" in kept.lines()[-1], kept.text()
 
 
+def test_a_task_of_an_array_leaves_the_others_alone(cluster, workdir):
+    """The number of the last task is that of the whole array: a node that goes, and the way back to the queue, are of this task only."""
+    folders = [workdir / "0", workdir / "1"]
+    for folder in folders:
+        folder.mkdir()
+    program = ("[ $SLURM_ARRAY_TASK_ID = 1 ] || exec sleep 20\n"  # the other task lives through all that happens to this one
+               "[ -z $SLURM_RESTART_COUNT ] || exit 0\n"
+               "[ $RANK = 0 ] || { pkill -9 -x slurmd; pkill -9 slurmstepd; exit 1; }\nexec sleep 30\n")
+    other, own = (Kept(cluster, folder, "--requeue --health off", program, sbatch=None) for folder in folders)
+    task = workdir / "task.sh"
+    task.write_text(f"#!/bin/bash\ncd {workdir}/$SLURM_ARRAY_TASK_ID && exec ./job.sh >>log 2>&1\n")
+    done = cluster.run(f"sbatch --array=0-1 -N2 --exclusive --ntasks-per-node=1 --requeue -o /dev/null {task}")
+    assert done.status == 0, str(done)
+    own.says("the job was requeued: 1 start so far", 90)
+    assert other.end(60) == 0 and len(other.starts()) == 1 and "requeued" not in other.text(), other.text()
+    cluster.devcluster("heal")
+    assert own.end(90) == 0, own.text()
+
+
 def test_cancelled_between_two_starts(cluster, workdir):
     kept = Kept(cluster, workdir, "--retries 99 --spares 1", "exit $((AMLDIST_RESTART + 1))")
     kept.says("start 2 on")

@@ -239,12 +239,13 @@ def time_limit(trial: Trial) -> None:
 
 
 def preempted(trial: Trial) -> None:
-    kept = trial.train("--requeue", steps=STEPS, sbatch="-N3 --requeue -p main")
+    steps = 3 * STEPS  # the other job comes before the end, also on a slow machine
+    kept = trial.train("--requeue", steps=steps, sbatch="-N3 --requeue -p main")
     trial.strike(lambda cluster, _: cluster.run("sbatch -p high -N4 --exclusive -o /dev/null --wrap 'sleep 0.2'"))
     kept.says("the job was requeued: 1 start so far", 90)
     kept.says("\nstatus 0", 90)
     assert kept.resumed_at(1) > 0, kept.text()
-    assert ends_as_undisturbed(trial.cluster, trial.workdir, 3, STEPS), kept.text()
+    assert ends_as_undisturbed(trial.cluster, trial.workdir, 3, steps), kept.text()
 
 
 def array(trial: Trial) -> None:
