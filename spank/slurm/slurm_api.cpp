@@ -442,7 +442,8 @@ StepLimit limit_of_step(std::uint32_t job_id, std::uint32_t step_id) {
   if (get_steps(get, job_id, step_id, steps.out()) != SLURM_SUCCESS) return {.answered = !is_out_of_reach(errno)};
   for (const job_step_info_t& step : std::span(steps->job_steps, steps->job_step_count)) {
     const bool limited = step.time_limit != INFINITE && step.time_limit != NO_VAL;
-    if (step.step_id.step_id != step_id || !limited) continue;
+    // slurmctld gives the steps of all tasks of an array for the number of the last one.
+    if (step.step_id.job_id != job_id || step.step_id.step_id != step_id || !limited) continue;
     return {.left = std::chrono::minutes(step.time_limit) - std::chrono::seconds(step.run_time)};
   }
   return {};

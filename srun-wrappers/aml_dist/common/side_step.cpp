@@ -1,5 +1,6 @@
 #include "aml_dist/common/side_step.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
@@ -9,6 +10,8 @@
 
 namespace amldist::tools {
 namespace {
+
+constexpr std::uint64_t most_number = 4'000'000'000;
 
 void forget_own_job() {
   for (const std::string& each : all_own_variables()) {
@@ -20,9 +23,32 @@ void forget_own_job() {
 
 }  // namespace
 
-Result<std::map<std::string, std::string>> running_steps(const std::string& job) {
-  constexpr std::uint64_t most_number = 4'000'000'000;
-  const auto list = commands::run_program({"squeue", "--steps", "--noheader", "--format=%i|%N", "--jobs=" + job});
+Result<QueuedJob> find_job(const std::string& name, bool by_number) {
+  const auto answer = commands::run_program({"squeue", "--noheader", "--format=%A|%F|%K|%U|%u", "--jobs=" + name});
+  if (!answer) return answer.error();
+  std::vector<QueuedJob> jobs;
+  for (const std::string_view line : text::split(answer->out, '\n')) {
+    const auto fields = text::split(line, '|');
+    if (fields.size() != 5) continue;
+    const bool is_task = text::to_number(fields[2], most_number).has_value();
+    jobs.push_back({.number = std::string(fields[0]),
+                    .name = is_task ? text::concat({fields[1], "_", fields[2]}) : std::string(fields[0]),
+                    .user_id = std::string(fields[3]),
+                    .user = std::string(fields[4])});
+  }
+  const auto own = std::ranges::find(jobs, name, &QueuedJob::number);
+  if (by_number && own != jobs.end()) return *own;
+  if (jobs.size() == 1) return jobs.front();
+  if (!jobs.empty())
+    return Error{Errc::invalid_argument,
+                 text::concat({name, " is several jobs: name one, such as ", jobs.front().name})};
+  const bool is_unknown = answer->status == 0 || answer->err.find("Invalid job id") != std::string::npos;
+  if (is_unknown) return Error{Errc::not_found, text::concat({"job ", name, " does not run: see squeue"})};
+  return Error{Errc::unavailable, text::concat({"squeue does not answer: ", last_line_of(answer->err)})};
+}
+
+Result<std::map<std::string, std::string>> running_steps(const QueuedJob& job) {
+  const auto list = commands::run_program({"squeue", "--steps", "--noheader", "--format=%i|%N", "--jobs=" + job.name});
   if (!list) return list.error();
   std::map<std::string, std::string> steps;
   for (const std::string_view line : text::split(list->out, '\n')) {

@@ -11,9 +11,22 @@
 
 namespace amldist::tools {
 
+/// A job as squeue knows it.
+struct QueuedJob {
+  std::string number;   ///< also of an array's task: its recorders and stop files bear it
+  std::string name;     ///< "12", or "12_3" of an array's task: the number of the last one is also the array's
+  std::string user_id;  ///< whose it is
+  std::string user;
+};
+
+/// The job that is named so: "12", "12_3", "12+1". Of an array by its number it is the task with this number if
+/// `by_number`, else an error. Errors: not_found, no such job runs; invalid_argument, several do; unavailable, squeue
+/// is not there or says nothing.
+[[nodiscard]] Result<QueuedJob> find_job(const std::string& name, bool by_number);
+
 /// The steps of a job that users start and that run now: the host list of each, by its number. The batch script's and
 /// Slurm's own steps have names in place of numbers. Errors: unavailable, squeue is not there.
-[[nodiscard]] Result<std::map<std::string, std::string>> running_steps(const std::string& job);
+[[nodiscard]] Result<std::map<std::string, std::string>> running_steps(const QueuedJob& job);
 
 /// Runs `aml-dist ARGUMENTS` once on each of the nodes `hosts` of step "JOB.STEP", and waits. It needs nothing of what
 /// the running step holds. Variables of a job around this process are removed from this process's environment, since

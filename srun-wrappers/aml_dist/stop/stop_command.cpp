@@ -75,24 +75,22 @@ std::vector<std::vector<std::string>> rows_of(const std::string& text) {
   return rows;
 }
 
+Failure no_job(const Error& error) {
+  const int status = error.code == Errc::not_found          ? commands::exit_not_found
+                     : error.code == Errc::invalid_argument ? commands::exit_usage
+                                                            : commands::exit_no_slurm;
+  return {status, error.message};
+}
+
 std::optional<Failure> find_steps(const Target& target, RunningSteps& steps) {
-  const auto jobs = commands::run_program({"squeue", "--noheader", "--format=%A|%U|%u", "--jobs=" + target.job});
-  if (!jobs) return Failure{commands::exit_no_slurm, jobs.error().message};
-  const auto rows = rows_of(jobs->out);
-  const bool is_unknown = jobs->status == 0 || jobs->err.find("Invalid job id") != std::string::npos;
-  if (rows.empty() || rows.front().size() != 3) {
-    if (is_unknown) return Failure{commands::exit_not_found, concat({"job ", target.job, " does not run: see squeue"})};
-    return Failure{commands::exit_no_slurm, concat({"squeue does not answer: ", last_line_of(jobs->err)})};
-  }
-  if (rows.size() > 1)
-    return Failure{commands::exit_usage,
-                   concat({target.job, " is several jobs: name one, such as ", target.job, "_0"})};
-  if (text::to_number(rows.front()[1], most_number) != ::geteuid()) {
-    return Failure{commands::exit_refused, concat({"job ", target.job, " belongs to ", text::quote(rows.front()[2]),
+  const auto job = find_job(target.job, target.step.has_value());
+  if (!job) return no_job(job.error());
+  if (text::to_number(job->user_id, most_number) != ::geteuid()) {
+    return Failure{commands::exit_refused, concat({"job ", target.job, " belongs to ", text::quote(job->user),
                                                    ": only this user can ask its ranks to stop"})};
   }
-  steps.job = rows.front()[0];
-  auto running = running_steps(steps.job);
+  steps.job = job->number;
+  auto running = running_steps(*job);
   if (!running) return Failure{commands::exit_no_slurm, running.error().message};
   steps.nodes = std::move(*running);
   if (target.step) std::erase_if(steps.nodes, [&](const auto& each) { return each.first != *target.step; });

@@ -38,12 +38,16 @@ struct StepOnNodes {
 
 Result<StepOnNodes> find_step_on_nodes(const std::string& name) {
   const std::string job = name.substr(0, name.find('.'));
-  auto steps = running_steps(job);
+  const auto queued = find_job(job, name != job);
+  if (!queued && queued.error().code == Errc::not_found)
+    return Error{Errc::not_found, concat({"no step of ", text::quote(name), " runs"})};
+  if (!queued) return queued.error();
+  auto steps = running_steps(*queued);
   if (!steps) return steps.error();
   if (name != job) std::erase_if(*steps, [&](const auto& each) { return concat({job, ".", each.first}) != name; });
   if (steps->empty()) return Error{Errc::not_found, concat({"no step of ", text::quote(name), " runs"})};
   const auto& [first, nodes] = *steps->begin();
-  if (steps->size() == 1) return StepOnNodes{concat({job, ".", first}), nodes};
+  if (steps->size() == 1) return StepOnNodes{concat({queued->number, ".", first}), nodes};
   return Error{Errc::invalid_argument, concat({"job ", job, " has ", std::to_string(steps->size()),
                                                " steps that run, name one, such as ", job, ".", first})};
 }
@@ -105,10 +109,11 @@ void print_states(const TracedStep& step) {
 }  // namespace
 
 bool is_step_id(std::string_view name) noexcept {
+  const auto is_number = [](std::string_view part) { return text::to_number(part, 0xffffffffU).has_value(); };
   const auto parts = text::split(name, '.');
-  return parts.size() <= 2 && std::ranges::all_of(parts, [](std::string_view part) {
-           return text::to_number(part, 0xffffffffU).has_value();
-         });
+  const auto job = text::split(parts.front(), '_');
+  return parts.size() <= 2 && job.size() <= 2 && std::ranges::all_of(job, is_number) &&
+         (parts.size() == 1 || is_number(parts.back()));
 }
 
 Result<LiveStep> read_live_step(const std::string& name, bool stacks) {

@@ -119,6 +119,26 @@ def test_the_ranks_stop_when_they_are_told(cluster, workdir, stepper, flags, tel
     nothing_is_left(cluster)
 
 
+def test_a_task_of_an_array_is_stopped_alone(cluster, workdir, stepper):
+    """Task 0 by its own limit, while task 1, whose number is the array's, goes on; then task 1 by its name."""
+    task = workdir / "task.sh"
+    task.write_text(f"#!/bin/bash\nexec >>{workdir}/$SLURM_ARRAY_TASK_ID 2>&1\n"
+                    f"srun -t $((SLURM_ARRAY_TASK_ID == 0 ? 1 : 10)) --aml-dist=pytorch,stop=48,trace {stepper}\n")
+    number = cluster.run(f"sbatch --parsable --array=0-1 -N2 -n2 --exclusive -o /dev/null {task}").out.strip()
+    by_limit, by_name = workdir / "0", workdir / "1"
+    wait_until(lambda: all(path.exists() and "steps" in path.read_text() for path in (by_limit, by_name)), 40)
+    told = cluster.run(f"{TOOL} stop {number}")
+    assert told.status == 2 and f"{number} is several jobs: name one, such as {number}_" in told.err, str(told)
+    shown = cluster.run(f"{TOOL} trace {number}_1")
+    assert re.search(rf"step {number}\.0: .*2 ranks", shown.out), str(shown)
+    wait_until(lambda: by_limit.read_text().count("stopped at") == 2, 30)
+    time.sleep(1)
+    assert "stop" not in by_name.read_text().replace("steps", ""), by_name.read_text()
+    told = cluster.run(f"{TOOL} stop {number}_1")
+    assert told.status == 0 and f"step {number}.0 is asked to stop on 2 nodes" in told.err, str(told)
+    wait_until(lambda: by_name.read_text().count("stopped at") == 2, 20)
+
+
 def test_aml_dist_stop_reaches_a_program_without_the_library_on_all_nodes_at_once(cluster, workdir, watcher):
     step = Background(cluster, workdir, f"srun -t 10 -J stops -N4 -n4 --aml-dist=pytorch,stop=30@USR1 {watcher}")
     wait_until(lambda: step.text().count("file /") == 4, 40)
