@@ -111,7 +111,7 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink() {
   auto ticket = open_agreement(0, left());
   std::unique_ptr<Communicator> out;
   world::Exclusions excluded;
-  for (milliseconds limit = building_time;; limit *= 2) {
+  for (milliseconds limit = building_time;; limit = std::min(2 * limit, building_time + context_.timeout())) {
     const std::uint64_t own = (out ? built : 0) | (left().count() > 0 ? willing : 0);
     const auto outcome = join_agreement(ticket, own, to_shrink);
     if (!outcome) return outcome.error();

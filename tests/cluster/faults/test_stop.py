@@ -1,6 +1,7 @@
 """stop=: some time before the limit, by aml-dist stop, by signals: a file and a signal on each node, one step for all ranks."""
 
 import os
+import pathlib
 import re
 import shlex
 import shutil
@@ -125,7 +126,13 @@ def test_a_task_of_an_array_is_stopped_alone(cluster, workdir, stepper):
     task.write_text(f"#!/bin/bash\nexec >>{workdir}/$SLURM_ARRAY_TASK_ID 2>&1\n"
                     f"srun -t $((SLURM_ARRAY_TASK_ID == 0 ? 1 : 10)) --aml-dist=pytorch,stop=48,trace {stepper}\n")
     number = cluster.run(f"sbatch --parsable --array=0-1 -N2 -n2 --exclusive -o /dev/null {task}").out.strip()
-    by_limit, by_name = workdir / "0", workdir / "1"
+    try:
+        is_stopped_alone(cluster, number, by_limit=workdir / "0", by_name=workdir / "1")
+    finally:
+        cluster.run(f"scancel --quiet {number}")
+
+
+def is_stopped_alone(cluster, number: str, by_limit: pathlib.Path, by_name: pathlib.Path) -> None:
     wait_until(lambda: all(path.exists() and "steps" in path.read_text() for path in (by_limit, by_name)), 40)
     told = cluster.run(f"{TOOL} stop {number}")
     assert told.status == 2 and f"{number} is several jobs: name one, such as {number}_" in told.err, str(told)
