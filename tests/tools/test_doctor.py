@@ -106,6 +106,8 @@ def test_a_framework_alone_is_fine_where_the_step_is(tool, option, framework):
      "tensorflow", "fails", "'a:1' to two tasks"),
     ("tensorflow", ['TF_CONFIG={"cluster":{"worker":["127.0.0.1:1","b:1"]},"task":{"type":"worker","index":0}}'],
      "tensorflow", "hangs", "'127.0.0.1:1', a different machine on each node"),
+    ("tensorflow", ['TF_CONFIG={"cluster":{"worker":["[::1]:1","b:1"]},"task":{"type":"worker","index":0}}'],
+     "tensorflow", "hangs", "'[::1]:1', a different machine on each node"),
     ("tensorflow", ['TF_CONFIG={"cluster":{"worker":["a:1"]},"task":{"type":"worker"}}'], "tensorflow", "fails",
      "no task with type and index"),
     ("jax", ["JAX_COORDINATOR_ADDRESS", "SLURM_STEP_NODELIST=rack[0-1]b[0-1]"], "jax", "hangs", "JAX reads 'rack0'"),
