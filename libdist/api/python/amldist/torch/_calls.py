@@ -6,13 +6,14 @@ import ctypes
 import functools
 import time
 from datetime import timedelta
+from operator import index
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
-from amldist.torch._engine import Engine, OnHost
+from amldist.torch._engine import Engine, OnHost, seconds
 from amldist.torch._failures import BackendError, refuse
-from amldist.torch._place import Place, Tensor, check, lists, shown
+from amldist.torch._place import Place, Tensor, check, lists, overwriting, shown
 from amldist.torch._work import DoneWork, GroupWork
 
 _Op = dist.ReduceOp
@@ -34,6 +35,7 @@ _LOCALLY: Dict[int, Callable[[Tensor, Tensor], Tensor]] = {
     5: torch.bitwise_and, 6: torch.bitwise_or, 7: torch.bitwise_xor,
 }  # fmt: skip
 _ANY_SOURCE = -1
+_MOST_INT = 2**31 - 1
 _BARRIER_TAG = 0x7FFFFFF0  #: of monitored_barrier()'s messages
 _GRACE_S = 2.0  #: for rank 0 to tell the others which rank was missing
 
@@ -58,17 +60,19 @@ def _type(tensor: Tensor, operation: str) -> int:
     return kind
 
 
+def _numbers(tensor: Tensor, opts: Any, operation: str) -> Tuple[int, int]:
+    """Type for a reduction, and how many numbers of it an element has. Complex numbers are added, and divided by the number
+    of ranks, part by part; with another operator they are refused."""
+    adds = getattr(opts.reduceOp, "op", opts.reduceOp) in (_Op.SUM, _Op.AVG)
+    if tensor.is_complex() and adds:
+        return TYPES[tensor.dtype.to_real()], 2
+    return _type(tensor, operation), 1
+
+
 def _moved(tensor: Tensor) -> Tuple[int, int]:
     """Count and type with which a tensor is moved: types that libdist lacks go as bytes."""
     kind = TYPES.get(tensor.dtype)
     return (tensor.nbytes, _UINT8) if kind is None else (tensor.numel(), kind)
-
-
-def _as_real(tensor: Tensor, opts: Any) -> Tensor:
-    """Complex numbers are added, and divided by the number of ranks, part by part. With another operator they stay what
-    they are, and are refused."""
-    adds = getattr(opts.reduceOp, "op", opts.reduceOp) in (_Op.SUM, _Op.AVG)
-    return torch.view_as_real(tensor.detach().resolve_conj()) if tensor.is_complex() and adds else tensor
 
 
 def _only(tensors: Sequence[Tensor], operation: str, what: str = "tensor") -> Tensor:
@@ -95,6 +99,7 @@ def _check_types(operation: str, source: Tensor, *outputs: Tensor) -> None:
 
 
 def _check_equal(operation: str, source: Tensor, *outputs: Tensor) -> None:
+    check(operation, *outputs)
     for output in outputs:
         if output.numel() != source.numel() or output.dtype != source.dtype:
             raise refuse(operation, f"one tensor is {shown(source)}, another {shown(output)}: they must be equal")
@@ -141,7 +146,7 @@ class Calls:
         place = self._engine.place(name, tensor, (kind, operator))
         data = place.change(tensor)
         if factor is not None:
-            with torch.no_grad():
+            with overwriting(data):
                 data.mul_(factor)
         address = data.data_ptr()
         return self._engine.run("allreduce", (address, address, data.numel(), kind, operator), opts, tensors, data, place)
@@ -173,7 +178,8 @@ class Calls:
         place = self._engine.place(name, tensors[0], (kind, operator))
         flat = place.join(tensors, changes=True)
         if factor is not None:
-            flat.mul_(factor)
+            with overwriting(flat):
+                flat.mul_(factor)
         arguments = (flat.data_ptr(), flat.data_ptr(), flat.numel(), kind, operator)
         return _of_each(self._engine.run("allreduce", arguments, opts, tensors, flat, place), tensors)
 
@@ -199,16 +205,16 @@ class Calls:
     def reduce(self, tensors: List[Tensor], opts: Any) -> Any:
         name, is_root = "reduce", self._rank == opts.rootRank
         _check_root_tensor(tensors, opts, name)
-        tensor = _as_real(_only(tensors, name), opts)
+        tensor = _only(tensors, name)
         operator, factor = _operator(opts.reduceOp, name)
-        kind = _type(tensor, name)
+        kind, numbers = _numbers(tensor, opts, name)
         place = self._engine.place(name, tensor, (kind, operator))
         data = place.change(tensor) if is_root else place.read(tensor)
         if factor is not None:
-            with torch.no_grad():
+            with overwriting(data):
                 data = data.mul_(factor) if is_root else data * factor
         address = data.data_ptr()
-        arguments = (address, address if is_root else None, data.numel(), kind, operator, opts.rootRank)
+        arguments = (address, address if is_root else None, numbers * data.numel(), kind, operator, opts.rootRank)
         return self._engine.run("reduce", arguments, opts, tensors, data, place)
 
     def reduce_scatter_single(self, output: Tensor, source: Tensor, opts: Any) -> Any:
@@ -216,14 +222,13 @@ class Calls:
         _check_types(name, source, output)
         if source.numel() != output.numel() * self._size:
             raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: it must have {self._size} times as many elements")
-        output, source = _as_real(output, opts), _as_real(source, opts)
         operator, factor = _operator(opts.reduceOp, name)
-        kind = _type(output, name)
+        kind, numbers = _numbers(output, opts, name)
         place = self._engine.place(name, source, (kind, operator))
         given, result = place.read(source), place.write(output)
         if factor is not None:
             given = given * factor
-        arguments = (given.data_ptr(), result.data_ptr(), result.numel(), kind, operator)
+        arguments = (given.data_ptr(), result.data_ptr(), numbers * result.numel(), kind, operator)
         return self._engine.run("reduce_scatter", arguments, opts, outputs, (given, result), place)
 
     def reduce_scatter(self, outputs: List[Tensor], inputs: List[List[Tensor]], opts: Any) -> Any:
@@ -233,15 +238,14 @@ class Calls:
         _check_types(name, outputs[0], *inputs[0])
         if inputs[0][self._rank].numel() != outputs[0].numel():
             raise refuse(name, f"the output is {shown(outputs[0])}, the input for this rank {shown(inputs[0][self._rank])}")
-        output, parts = _as_real(outputs[0], opts), [_as_real(part, opts) for part in inputs[0]]
         operator, factor = _operator(opts.reduceOp, name)
-        kind = _type(output, name)
-        place = self._engine.place(name, output, (kind, operator))
-        flat, result = place.join(parts), place.write(output)
+        kind, numbers = _numbers(outputs[0], opts, name)
+        place = self._engine.place(name, outputs[0], (kind, operator))
+        flat, result = place.join(inputs[0]), place.write(outputs[0])
         if factor is not None:
             flat = flat * factor
         buffers, keep = (flat.data_ptr(), result.data_ptr()), (flat, result)
-        counts = [part.numel() for part in parts]
+        counts = [numbers * part.numel() for part in inputs[0]]
         if len(set(counts)) == 1:
             return self._engine.run("reduce_scatter", (*buffers, counts[0], kind, operator), opts, outputs, keep, place)
         return self._engine.run("reduce_scatterv", (*buffers, *lists(counts), kind, operator), opts, outputs, keep, place)
@@ -350,7 +354,9 @@ class Calls:
         _check_types(name, source, output)
         sides = []
         for tensor, splits, side in ((source, input_splits, "input"), (output, output_splits, "output")):
-            rows = tensor.size(0) if tensor.dim() else 0
+            if not tensor.dim():
+                raise refuse(name, f"the {side} is {shown(tensor)}: it has no rows to be divided")
+            rows = tensor.size(0)
             lengths = list(splits) or [rows // self._size] * self._size
             if not splits and rows % self._size:
                 raise refuse(name, f"the {side} has {rows} rows: {self._size} ranks need a multiple, or split sizes")
@@ -397,14 +403,23 @@ class Calls:
 
     # ---- messages and barriers ----
 
+    @staticmethod
+    def _check_message(operation: str, peer: int, tag: int) -> None:
+        """The library refuses what is out of range, but a longer number would be cut to another one."""
+        for what, number in (("peer", peer), ("tag", tag)):
+            if not -_MOST_INT <= index(number) <= _MOST_INT:
+                raise refuse(operation, f"the {what} {number} is out of range: the largest is {_MOST_INT}")
+
     def send(self, tensors: List[Tensor], peer: int, tag: int) -> Any:
         tensor = _only(tensors, "send")
+        self._check_message("send", peer, tag)
         place = OnHost(self._engine, "send")
         given = place.read(tensor)
         return self._engine.message("send_tagged", (given.data_ptr(), *_moved(given), peer, tag), tensors, (given, place))
 
     def recv(self, tensors: List[Tensor], peer: int, tag: int) -> Any:
         tensor = _only(tensors, "recv")
+        self._check_message("recv", peer, tag)
         place = OnHost(self._engine, "recv", tensor.device if tensor.is_cuda else None)
         result, source = place.change(tensor), ctypes.c_int(peer)
         arguments = (result.data_ptr(), *_moved(result), peer, tag, ctypes.byref(source))
@@ -421,7 +436,7 @@ class Calls:
         """All ranks report to rank 0, which answers when all have. Errors begin with Gloo's words, which programs look for;
         ``wait_all_ranks``, on rank 0: they name all ranks that have not come, not only the first."""
         self._engine.drain()
-        limit = (self._engine.timeout if timeout is None else timeout).total_seconds()
+        limit = seconds(self._engine.timeout if timeout is None else timeout)
         if limit <= 0 and self._rank == 0:
             raise BackendError("Rank 0 timed out in monitoredBarrier after 0 ms")
         with self._engine.deadline(limit + _GRACE_S):  # the end of the limit is noticed here

@@ -28,6 +28,7 @@ from amldist.torch._work import DoneWork, JoinedWork, PendingWork
 _DESCRIPTORS = 16
 _EXIT_S = 2.0  #: at the end of the process, for ranks that have not ended their groups
 NO_TIMEOUT = timedelta(0)
+_LONGEST_S = 2147483.0  #: 24 days
 _NAMES = "allreduce reduce broadcast allgather allgatherv reduce_scatter reduce_scatterv alltoallv gather scatter barrier".split()
 _BLOCKING = {name: getattr(lib, "amldist_" + name) for name in _NAMES}
 _STARTING = {name: getattr(lib, "amldist_i" + name) for name in (*_NAMES, "send_tagged", "recv_tagged")}
@@ -43,6 +44,11 @@ def _wait_for_finalizers() -> None:
 
 
 atexit.register(_wait_for_finalizers)
+
+
+def seconds(timeout: timedelta) -> float:
+    """A time limit as the library takes it. Programs that never want to time out ask for years."""
+    return min(timeout.total_seconds(), _LONGEST_S)
 
 
 @contextlib.contextmanager
@@ -163,7 +169,7 @@ class Engine:
         told = _TorchStore(store)
         try:
             self.comm = init(
-                timeout.total_seconds(), rank=rank, size=size, store=told, name=name[-120:] or None, label=label or None
+                seconds(timeout), rank=rank, size=size, store=told, name=name[-120:] or None, label=label or None
             )
         except _errors.Error as error:
             raise self.members.error(error) from error
@@ -191,16 +197,22 @@ class Engine:
 
     @property
     def limit_s(self) -> float:
-        return self._deadline.total_seconds()
+        return seconds(self._deadline)
 
     def use_deadline(self, timeout: Optional[timedelta]) -> None:
-        """Deadline of the next calls; None or 0: the group's own."""
+        """Deadline of the next calls; None or 0: the group's own. Errors: BackendError for a group that was destroyed, or is
+        another process's."""
+        if self.handle is None:
+            raise BackendError("amldist: the process group was destroyed: calls can no longer be made on it")
         wanted = self.timeout if timeout is None or timeout <= NO_TIMEOUT else timeout
         if wanted != self._deadline:
-            self.comm.set_timeout(wanted.total_seconds())
+            try:
+                self.comm.set_timeout(seconds(wanted))
+            except _errors.Error as error:
+                raise self.members.error(error) from error
             self._deadline = wanted
             if self._gpu is not None:
-                self._gpu.set_timeout(wanted.total_seconds())
+                self._gpu.set_timeout(seconds(wanted))
 
     @contextlib.contextmanager
     def deadline(self, limit_s: float) -> Iterator[None]:
@@ -313,12 +325,14 @@ class Engine:
     def shutdown(self) -> None:
         """Ends the world without waiting for the ranks that still use it: in which order groups are destroyed is each
         rank's own business. The end of the process waits for them, at most two seconds."""
-        comm, self.handle = self.comm, None
+        comm = self.comm
         if comm._handle is None or not self._first_end.acquire(blocking=False):
             return
         for lender in list(self.lenders):
             lender.leave(frees=False)
-        pending, self.pending = list(self.pending), set()
+        with self._lock:  # a call of another thread is in `pending`, or is refused
+            self.handle = None
+            pending, self.pending = list(self.pending), set()
         gpu, self._gpu = self._gpu, None
         unreported = None if gpu is None else gpu.unreported()
         of_gpu = None if gpu is None else gpu.take()

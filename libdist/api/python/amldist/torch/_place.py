@@ -38,11 +38,6 @@ def _is_whole(tensor: Tensor) -> bool:
     return torch.ops.aten.is_non_overlapping_and_dense(tensor) and not _is_lazy(tensor)
 
 
-def _check_writable(operation: str, tensor: Tensor) -> None:
-    if any(extent > 1 and stride == 0 for extent, stride in zip(tensor.shape, tensor.stride())):
-        raise refuse(operation, f"{shown(tensor)} shows one element in several places and cannot be written: pass tensor.clone()")
-
-
 def overwriting(tensor: Tensor) -> Any:
     """A context in which results may be copied to a tensor, on any thread."""
     return torch.inference_mode() if tensor.is_inference() else torch.no_grad()
@@ -104,14 +99,14 @@ class Place:
         """For a tensor that is read and written, whose elements may lie in any order."""
         if self.has(tensor) and (_is_plain(tensor) or _is_whole(tensor)):
             return tensor
-        _check_writable(self._operation, tensor)
+        self._check_writable([tensor])
         data = self.read(tensor)
         return self._bring_back(data.clone() if data is tensor else data, [tensor])
 
     def write(self, tensor: Tensor) -> Tensor:
         if self.has(tensor) and _is_plain(tensor):
             return tensor
-        _check_writable(self._operation, tensor)
+        self._check_writable([tensor])
         return self._bring_back(self.empty(tensor.numel(), tensor.dtype), [tensor])
 
     def join(self, parts: Sequence[Tensor], changes: bool = False) -> Tensor:
@@ -119,6 +114,8 @@ class Place:
         one = _as_one(parts) if self.has(parts[0]) else None
         if one is not None:
             return one
+        if changes:
+            self._check_writable(parts)
         data = torch.cat([self.read(part).reshape(-1) for part in parts])
         return self._bring_back(data, parts) if changes else data
 
@@ -127,13 +124,20 @@ class Place:
         one = _as_one(parts) if self.has(parts[0]) else None
         if one is not None:
             return one
-        for part in parts:
-            _check_writable(self._operation, part)
+        self._check_writable(parts)
         return self._bring_back(self.empty(sum(part.numel() for part in parts), parts[0].dtype), parts)
 
     def copy_to(self, data: Tensor, tensors: Sequence[Tensor]) -> None:
         """Copies a result to each of several tensors."""
+        self._check_writable(tensors)
         self._back = [*self._back, *((data, [tensor]) for tensor in tensors)]
+
+    def _check_writable(self, tensors: Sequence[Tensor]) -> None:
+        for tensor in tensors:
+            if any(extent > 1 and stride == 0 for extent, stride in zip(tensor.shape, tensor.stride())):
+                raise refuse(
+                    self._operation, f"{shown(tensor)} shows one element in several places and cannot be written: pass tensor.clone()"
+                )
 
     def _bring_back(self, data: Tensor, parts: Sequence[Tensor]) -> Tensor:
         self._back = [*self._back, (data, parts)]
