@@ -28,6 +28,27 @@ def test_data_that_is_cut_by_rows_may_lie_in_another_order():
         """)
 
 
+def test_what_one_rank_writes_and_others_read_may_lie_in_another_order():
+    """The one took the elements as they lie, the others as PyTorch counts them."""
+    run("""
+        start()
+        def transposed(tensor): return tensor.t().contiguous().t()
+        def plain(tensor): return tensor.clone()
+        for of_root in (transposed, plain):
+            for of_others in (transposed, plain):
+                lay = of_root if rank == 0 else of_others
+                given = lay(torch.arange(6.).view(2, 3) + 10 * rank)
+                dist.reduce(given, 0)
+                if rank == 0: assert given.equal(size * torch.arange(6.).view(2, 3) + 10), given
+                if rank == 0: dist.send(lay(torch.arange(6.).view(2, 3)), 1)
+                else:
+                    got = lay(torch.zeros(2, 3))
+                    dist.recv(got, 0)
+                    assert got.equal(torch.arange(6.).view(2, 3)), got
+        print("fine")
+        """)
+
+
 def test_inputs_that_are_copied_anyway_need_not_be_dense():
     """Such as the gradient of a sum, one number that is shown many times. Gloo takes most of them."""
     run("""

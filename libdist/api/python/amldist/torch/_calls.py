@@ -209,7 +209,7 @@ class Calls:
         operator, factor = _operator(opts.reduceOp, name)
         kind, numbers = _numbers(tensor, opts, name)
         place = self._engine.place(name, tensor, (kind, operator))
-        data = place.change(tensor) if is_root else place.read(tensor)
+        data = place.change(tensor, in_order=True) if is_root else place.read(tensor)
         if factor is not None:
             with overwriting(data):
                 data = data.mul_(factor) if is_root else data * factor
@@ -421,7 +421,7 @@ class Calls:
         tensor = _only(tensors, "recv")
         self._check_message("recv", peer, tag)
         place = OnHost(self._engine, "recv", tensor.device if tensor.is_cuda else None)
-        result, source = place.change(tensor), ctypes.c_int(peer)
+        result, source = place.write(tensor), ctypes.c_int(peer)
         arguments = (result.data_ptr(), *_moved(result), peer, tag, ctypes.byref(source))
         return self._engine.message("recv_tagged", arguments, tensors, (result, place), place.after, source)
 

@@ -95,9 +95,9 @@ class Place:
             tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
         return tensor if self.has(tensor) else self.moved(tensor)
 
-    def change(self, tensor: Tensor) -> Tensor:
-        """For a tensor that is read and written, whose elements may lie in any order."""
-        if self.has(tensor) and (_is_plain(tensor) or _is_whole(tensor)):
+    def change(self, tensor: Tensor, in_order: bool = False) -> Tensor:
+        """For a tensor that is read and written, whose elements may lie in any order; ``in_order``: other ranks read() theirs."""
+        if self.has(tensor) and (_is_plain(tensor) or not in_order and _is_whole(tensor)):
             return tensor
         self._check_writable([tensor])
         data = self.read(tensor)
