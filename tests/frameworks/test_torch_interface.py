@@ -6,7 +6,7 @@ import re
 
 import pytest
 from conftest import ROOT
-from test_amldist_backend import run, run_some
+from test_amldist_backend import run, run_some, skip_as
 
 # What a class of ours takes as PyTorch has it: names, ranks and groups of the C++ half, and hooks that its dispatcher calls.
 INTERFACE = """
@@ -44,6 +44,7 @@ def test_each_part_of_the_interface_is_there_or_is_refused_in_a_sentence():
 
 
 SPLIT = """
+need("split")
 start()
 alone = dist.split_group(None, [[0]])
 if rank == 0:
@@ -68,7 +69,7 @@ print("fine")
 
 
 def test_a_split_group_is_one_of_libdist_and_other_ranks_are_in_none():
-    run("import torch.distributed as dist\nif not hasattr(dist, 'split_group') or not amldist.torch._backend.PARTS: print('fine'); sys.exit()\n" + SPLIT, 3)
+    run(SPLIT, 3)
 
 
 def test_what_only_the_newest_releases_have():
@@ -95,7 +96,7 @@ def test_what_only_the_newest_releases_have():
 def test_a_part_of_a_mixed_group_is_not_split():
     """PyTorch's C++ would use the back end of a rank that is in no part."""
     run("""
-        if not amldist.torch._backend.PARTS: print("fine"); sys.exit()
+        need("parts")
         start("cpu:amldist,cuda:gloo")
         def split(): return dist.split_group(None, [[0]])
         if rank == 1: raises(split, RuntimeError, "split")     # PyTorch's own sentence, or libdist's where CUDA's back end is asked first
@@ -112,6 +113,12 @@ def test_however_a_call_is_said_it_has_the_same_work():
         import torch.distributed._functional_collectives as functional
         start()
         world, pending, x = dist.group.WORLD, amldist.torch._work.PendingWork, torch.ones(2)
+        y, two = torch.ones(2 * size), torch.ones(2)
+        begun = [getattr(world, name)(*arguments) for name, arguments in (
+                     ("_allgather_base", (y, two, c10d.AllgatherOptions())), ("alltoall_base", (y, y.clone(), [], [], c10d.AllToAllOptions())),
+                     ("_reduce_scatter_base", (two, y, c10d.ReduceScatterOptions())), ("allgather_into_tensor_coalesced", ([y], [two], c10d.AllgatherOptions())),
+                     ("reduce_scatter_tensor_coalesced", ([two], [y], c10d.ReduceScatterOptions())))]
+        assert all(isinstance(work, pending) and work.wait() for work in begun), begun
         begun = [dist.barrier(async_op=True), dist.all_reduce(x, async_op=True), world.allreduce([x]), world.allreduce(x), world.allreduce([x], dist.ReduceOp.SUM),
                  world.allreduce(tensors=[x], opts=c10d.AllreduceOptions()), world.barrier(), world.barrier(opts=c10d.BarrierOptions())]
         for work in begun:
@@ -123,10 +130,13 @@ def test_however_a_call_is_said_it_has_the_same_work():
         joined.wait()
         assert functional.all_reduce(torch.ones(2), "sum", world).tolist() == [size] * 2
         seen = []
-        if amldist.torch._backend.PARTS and hasattr(world, "register_pre_hook"):
+        if "hooks" not in LACKS:
             world.register_pre_hook(1, seen.append)     # now calls go through PyTorch's dispatcher
             work = dist.all_reduce(x, async_op=True)
             assert type(work) is pending and work.wait() and work.is_completed() and len(seen) == 1
+            for name in ("all_to_all_single", "alltoall_base"):
+                assert getattr(world, name)(y, y.clone(), [], [], c10d.AllToAllOptions()).wait()
+            assert len(seen) == 3, seen
         print("fine")
     """)
 
@@ -323,13 +333,12 @@ def test_a_process_does_not_wait_long_at_its_end_for_a_peer_that_stays():
 
 MONITORED = """
 start(timeout=20)
-if not OFFERS_MONITORED_BARRIER: print("fine"); sys.exit()
-dist.monitored_barrier()
+monitored_barrier()
 if rank in (1, 3): time.sleep(5)
 elif rank == 0:
-    error = raises(lambda: dist.monitored_barrier(timeout=timedelta(seconds=1), wait_all_ranks=WAITS), RuntimeError, WORDS)
+    error = raises(lambda: monitored_barrier(timeout=timedelta(seconds=1), wait_all_ranks=WAITS), RuntimeError, WORDS)
     assert error.rank == 1 and error.host == os.uname().nodename, vars(error)
-else: raises(lambda: dist.monitored_barrier(timeout=timedelta(seconds=1)), RuntimeError, "[Rank 2]: Rank 2 successfully reached monitoredBarrier")
+else: raises(lambda: monitored_barrier(timeout=timedelta(seconds=1)), RuntimeError, "[Rank 2]: Rank 2 successfully reached monitoredBarrier")
 print("fine")
 sys.stdout.flush()
 os._exit(0)
@@ -344,11 +353,13 @@ def test_a_monitored_barrier_names_the_first_rank_that_has_not_come_or_all(waits
 # The rows of the table in docs/pytorch.md: what is set, and a program that sees what it does over each back end.
 SWITCHES = {
     "`TORCH_DIST_NAN_CHECK=1`": ({"TORCH_DIST_NAN_CHECK": "1"}, """
+        need("NaN check")
         for waits in (False, True):
             raises(lambda: dist.all_reduce(torch.tensor([float("nan")]), async_op=waits), RuntimeError, "NaN found in input tensor")
         dist.all_reduce(torch.ones(1))
     """),
     "`TORCH_FR_BUFFER_SIZE=N`": ({"TORCH_FR_BUFFER_SIZE": "100"}, """
+        need("recorder")
         import json
         dist.all_reduce(torch.ones(2))
         dist.broadcast(torch.ones(2), 0)
@@ -357,6 +368,7 @@ SWITCHES = {
         assert told["entries"][0]["input_sizes"] == [[2]]
     """),
     "`register_pre_hook`, `register_post_hook`": ({}, """
+        need("hooks")
         seen, world = [], dist.group.WORLD
         world.register_pre_hook(1, lambda call: seen.append(call.name.name))
         world.register_post_hook(1, lambda call: seen.append("after " + call.name.name))
@@ -365,7 +377,7 @@ SWITCHES = {
         dist.all_gather_into_tensor(torch.ones(2 * size), torch.ones(2))
         dist.send(torch.ones(1), 1) if rank == 0 else dist.recv(torch.ones(1), 0)
         dist.barrier()
-        wanted = ["ALLREDUCE", "BROADCAST", "ALLGATHER_BASE", "SEND" if rank == 0 else "RECV", "BARRIER"]
+        wanted = ["ALLREDUCE", "BROADCAST", "ALLGATHER" if "names of hooks" in LACKS else "ALLGATHER_BASE", "SEND" if rank == 0 else "RECV", "BARRIER"]
         assert seen == [word for name in wanted for word in (name, "after " + name)], seen
         world.unregister_pre_hook(1)
         world.unregister_post_hook(1)
@@ -377,12 +389,14 @@ SWITCHES = {
             work = dist.all_reduce(torch.ones(3), async_op=True)
             work.wait()
             dist.barrier()
-        rows = {event.key for event in profile.key_averages()}
-        assert {"c10d::allreduce_", "c10d::barrier", f"{BACKEND}:all_reduce"} <= rows, rows
+        rows = {event.key: event.input_shapes for event in profile.key_averages(group_by_input_shape=True)}
+        assert {"c10d::allreduce_", "c10d::barrier", f"{BACKEND}:all_reduce"} <= set(rows) and rows[f"{BACKEND}:all_reduce"] == [[3]], rows
     """),
     "`TORCH_DISTRIBUTED_DEBUG=DETAIL`": ({"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}, """
         dist.all_reduce(torch.ones(2))
-        raises(lambda: dist.all_reduce(torch.ones(2 + rank)), RuntimeError, "Detected mismatch between collectives on ranks")
+        # Where PyTorch cannot compare calls over a back end in Python, the library itself tells them.
+        words = "called allreduce #2 (2 float32, 8 bytes), rank 1" if BACKEND == "amldist" and "parts" in LACKS else "Detected mismatch between collectives on ranks"
+        raises(lambda: dist.all_reduce(torch.ones(2 + rank)), RuntimeError, words)
     """),
     "sequence numbers": ({}, """
         world = dist.group.WORLD
@@ -391,7 +405,7 @@ SWITCHES = {
         assert world._get_sequence_number_for_group() == before + 3
     """),
     "`monitored_barrier(wait_all_ranks=True)`": ({}, """
-        if rank == 0: raises(lambda: dist.monitored_barrier(timeout=timedelta(seconds=1), wait_all_ranks=True), RuntimeError, "Ranks 1 failed to pass monitoredBarrier")
+        if rank == 0: raises(lambda: monitored_barrier(timeout=timedelta(seconds=1), wait_all_ranks=True), RuntimeError, "Ranks 1 failed to pass monitoredBarrier")
         else: time.sleep(3)
     """),
     "`_enable_collectives_timing`": ({}, """
@@ -407,7 +421,18 @@ def test_a_switch_does_what_it_does_with_gloo(switch, backend):
     variables, program = SWITCHES[switch]
     lines = "\n".join(line.removeprefix("        ") for line in program.splitlines())
     outputs = run_some(f"BACKEND = {backend!r}\nstart(BACKEND, timeout=20)\n" + lines + "\nprint('fine')\nsys.stdout.flush()\nos._exit(0)\n", 2, **variables)
+    skip_as(outputs)
     assert all(output.endswith("fine\n") for output in outputs), "\n".join(outputs)
+
+
+def test_the_newest_release_lacks_nothing():
+    """So that nothing is skipped on it."""
+    run("""
+        newest = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15)
+        assert not LACKS or not newest, LACKS
+        assert ("parts" in LACKS) != amldist.torch._backend.PARTS
+        print("fine")
+    """, 1)
 
 
 def test_the_table_of_switches_has_a_row_for_each_of_these():

@@ -27,8 +27,48 @@ if not os.environ.get("AMLDIST_TEST_ENTRY_POINT"):
     import amldist.torch  # noqa: F401
 
 torch.set_num_threads(1)
-#: Older releases of PyTorch offer it to Gloo alone.
-OFFERS_MONITORED_BARRIER = "get_backend(group) != Backend.GLOO" not in inspect.getsource(dist.monitored_barrier)
+
+
+def takes_parts() -> bool:
+    try:
+        type("Part", (torch._C._distributed_c10d.Backend,), {})(0, 1)
+    except TypeError:
+        return False
+    return True
+
+
+# What releases of PyTorch lack, whatever the back end. The newest lacks nothing (test_torch_interface.py).
+_C10D = inspect.getsource(dist.distributed_c10d)
+LACKS = {
+    what: sentence
+    for what, (is_there, sentence) in {
+        "parts": (takes_parts(), "takes no back end in Python for one device of a group"),
+        "hooks": (hasattr(dist.ProcessGroup, "register_pre_hook"), "has no hooks of a process group"),
+        "NaN check": ("TORCH_DIST_NAN_CHECK" in _C10D, "does not read TORCH_DIST_NAN_CHECK"),
+        "recorder": ("backend" in (torch._C._distributed_c10d._dump_fr_trace_json.__doc__ or ""), "has no flight recorder of other back ends than NCCL's"),
+        "entry point": ("torch.distributed.backends" in _C10D, "looks for no entry points of back ends: it needs `import amldist.torch`"),
+        "names of hooks": (hasattr(getattr(torch._C._distributed_c10d, "HookOpName", None), "ALLGATHER_BASE"), "tells a hook that an operation is an all-gather, not which form of it"),
+        "monitored barrier": ("get_backend(group) != Backend.GLOO" not in inspect.getsource(dist.monitored_barrier), "offers monitored_barrier() to Gloo alone"),
+        "split": ("No device associated with the default pg" not in _C10D, "splits groups only where there is an accelerator"),
+    }.items()
+    if not is_there
+}
+
+
+def need(*features: str) -> None:
+    """Ends the rank, and the test is skipped with the reason, where this release lacks something."""
+    for what in features:
+        if what in LACKS:
+            print(f"skipped: PyTorch {torch.__version__.partition('+')[0]} {LACKS[what]}")
+            sys.exit()
+
+
+def monitored_barrier(**named) -> None:
+    """By PyTorch's function, or where that serves Gloo alone by the group's method."""
+    if "monitored barrier" in LACKS and dist.get_backend() != "gloo":
+        dist.group.WORLD.monitored_barrier(**named)
+    else:
+        dist.monitored_barrier(**named)
 
 
 def free_port() -> int:

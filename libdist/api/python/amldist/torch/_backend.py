@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import types
 import weakref
 from datetime import timedelta
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Set, Tuple
@@ -23,7 +24,7 @@ import torch.distributed as dist
 from amldist.torch import _forms
 from amldist.torch._calls import Calls
 from amldist.torch._engine import Engine
-from amldist.torch._work import GroupWork
+from amldist.torch._work import GroupWork, tensors_in
 from torch._C._distributed_c10d import Backend, DebugLevel, PrefixStore, get_debug_level
 
 NAME = "amldist"
@@ -87,6 +88,12 @@ _CALLS = {
 _SHOWN = {
     "allreduce": "all_reduce", "allgather": "all_gather", "allgather_single": "_all_gather_base",
     "reduce_scatter_single": "_reduce_scatter_base", "alltoall": "all_to_all", "alltoall_single": "all_to_all",
+}  # fmt: skip
+#: Rows of PyTorch's dispatcher in profilers, if they are not c10d:: with the call's name and _.
+_ROWS = {
+    "allgather_single": "_allgather_base_", "allgather_single_coalesced": "allgather_into_tensor_coalesced_",
+    "reduce_scatter_single": "_reduce_scatter_base_", "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced_",
+    "alltoall_single": "alltoall_base_", "send": "send", "recv_anysource": "recv_any_source_", "barrier": "barrier",
 }  # fmt: skip
 #: Functions of a c10d back end that this one lacks, and the remedy.
 _REFUSED = {
@@ -230,6 +237,12 @@ class AmldistBackend(_Base):  # type: ignore[misc]
         self.engine.shutdown()
 
 
+def _row(name: str, arguments: Sequence[Any]) -> Any:
+    """A context that is a row in profilers, with the shapes of the tensors."""
+    with_shapes = getattr(torch._C._profiler, "_RecordFunctionFast", None)
+    return torch.profiler.record_function(name) if with_shapes is None else with_shapes(name, tensors_in(list(arguments)))
+
+
 def _method(name: str, call: str) -> Callable[..., Any]:
     """A call that comes through PyTorch's dispatcher."""
     shown = f"{NAME}:{_SHOWN.get(call, call)}"
@@ -238,7 +251,7 @@ def _method(name: str, call: str) -> Callable[..., Any]:
         if named or not _forms.is_full(name, arguments):
             arguments = _forms.completed(name, arguments, named)
         if _profiler_enabled():
-            with torch.profiler.record_function(shown):
+            with _row(shown, arguments):
                 _here.work = getattr(self.calls, call)(*arguments)
         else:
             _here.work = getattr(self.calls, call)(*arguments)
@@ -411,7 +424,7 @@ def _leave_to_python(method: Any) -> None:
 
 def _direct(name: str, call: str) -> Callable[..., Any]:
     """A call of torch.distributed's functions, in any form."""
-    shown = f"{NAME}:{_SHOWN.get(call, call)}"
+    shown, row = f"{NAME}:{_SHOWN.get(call, call)}", f"c10d::{_ROWS.get(call, call + '_')}"
     inherited = getattr(dist.ProcessGroup, name)
 
     def method(self: AmldistGroup, *arguments: Any, **named: Any) -> Any:
@@ -424,7 +437,7 @@ def _direct(name: str, call: str) -> Callable[..., Any]:
             ours, _here.work = _here.work, None
             return work if ours is None else ours
         if is_profiled:
-            with torch.profiler.record_function(shown):
+            with _row(row, ()), _row(shown, arguments):  # the dispatcher's row, too, which has no shapes
                 return getattr(self.calls, call)(*arguments)
         return getattr(self.calls, call)(*arguments)
 
@@ -435,10 +448,25 @@ def _direct(name: str, call: str) -> Callable[..., Any]:
     return method
 
 
+class _OlderName:
+    """A method's older name. PyTorch's C++ takes a method of Python's for an override: from within the newer one it would call this
+    one, which is the same, and so on for ever. So there it gets its own."""
+
+    def __init__(self, name: str, newer: Callable[..., Any]) -> None:
+        self._newer, self._inherited = newer, getattr(dist.ProcessGroup, name)
+
+    def __get__(self, group: Optional[AmldistGroup], kind: Any = None) -> Any:
+        if group is None:
+            return self._newer
+        is_within = sys._getframe(1).f_code is self._newer.__code__
+        return types.MethodType(self._inherited if is_within else self._newer, group)
+
+
 for _names, _call in _CALLS.items():
-    for _name in _names:
-        if _name in _forms.FORMS and _name != "allreduce_sparse" and hasattr(dist.ProcessGroup, _name):
-            setattr(AmldistGroup, _name, _direct(_name, _call))
+    _own = [name for name in _names if name in _forms.FORMS and name != "allreduce_sparse" and hasattr(dist.ProcessGroup, name)]
+    for _name in _own:
+        _is_older = PARTS and _name != _own[0]
+        setattr(AmldistGroup, _name, _OlderName(_name, getattr(AmldistGroup, _own[0])) if _is_older else _direct(_name, _call))
 
 
 def _known_to_torch() -> Tuple[bool, str]:
