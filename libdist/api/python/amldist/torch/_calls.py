@@ -46,7 +46,7 @@ def _operator(op: Any, operation: str) -> Tuple[int, Any]:
     number = _NUMBERS.get(int(kind))
     if number is None:
         if kind == _Op.PREMUL_SUM:
-            return 0, op.factor
+            return 0, op.__getstate__()[1]  # as pickle sees it: PyTorch up to 2.12 shows it nowhere else
         raise refuse(operation, f"the operator {kind} is not supported: use one of {', '.join(str(known) for known in OPERATORS)}")
     return number, None
 
