@@ -284,11 +284,23 @@ BAD_INPUT = [
     ("comm.allocate(3, 'float99')", "TypeError", "float99"),
     ("comm.allocate((-1, -1))", "ValueError", "negative"),
     ("comm.host(7)", "ValueError", "rank 7"),
+    # Numbers that are other ones in 32 bits.
+    ("comm.host(2**32)", "ValueError", "host: rank 4294967296 is out of range"),
+    ("comm.broadcast(np.ones(1), root=2**32)", "ValueError", "broadcast: root 4294967296 is out of range"),
+    ("comm.reduce(np.ones(1), 2**32 + 1)", "ValueError", "reduce: root 4294967297"),
+    ("comm.igather(np.ones(1), np.ones(2), 2**64)", "ValueError", "gather: root"),
+    ("comm.scatter(np.ones(2), np.ones(1), -(2**32))", "ValueError", "scatter: root"),
+    ("comm.isend(np.ones(1), 2**32 + 1)", "ValueError", "send: peer 4294967297"),
+    ("comm.irecv(np.ones(1), 2**32)", "ValueError", "recv: peer 4294967296"),
+    ("comm.split(2**32)", "ValueError", "split: colour 4294967296"),
+    ("comm.split(0, key=2**31)", "ValueError", "split: key 2147483648"),
+    ("comm.broadcast(np.ones(1), root=0.0)", "TypeError", "float"),
     ("comm.reducer([-1])", "ValueError", "negative"),
     ("comm.reducer([1], size=3)", "TypeError", "size"),
     ("amldist.init()", "ValueError", "world"),
     ("amldist.init(rank=1)", "ValueError", "rank and size"),
     ("amldist.init(rank=3, size=2, port=1, address='127.0.0.1')", "ValueError", "3"),
+    ("amldist.init(rank=2**32, size=1, port=15000, address='127.0.0.1')", "ValueError", "init: rank 4294967296"),
     ("amldist.init(timeout=0)", "ValueError", "timeout"),
 ]
 
@@ -303,6 +315,7 @@ def test_bad_input_gets_a_sentence_and_the_communicator_goes_on(run):
             else: raise AssertionError(call + " was taken")
             assert comm.healthy, call
         assert comm.allreduce(np.ones(1))[0] == 2
+        assert comm.broadcast(np.full(1, rank), root=np.int64(1))[0] == 1     # any number that is whole
         comm.finalize()
         try: comm.barrier()
         except ValueError: pass

@@ -7,6 +7,7 @@ import functools
 import inspect
 import math
 from contextlib import contextmanager
+from operator import index
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Sequence, Union
 
@@ -34,6 +35,15 @@ def milliseconds(seconds: Optional[float]) -> int:
     if not 0 < seconds <= 2147483:
         raise ValueError(f"timeout is {seconds} s: it must be more than 0 and at most 2147483 s")
     return max(1, math.ceil(seconds * 1000))
+
+
+def int32(given: Any, what: str) -> int:
+    """A number as the library takes it, in 32 bits: ctypes would cut a longer one to another number. Errors: ValueError,
+    TypeError."""
+    number = index(given)
+    if not -(2**31) <= number < 2**31:
+        raise ValueError(f"{what} {number} is out of range")
+    return number
 
 
 def _same_type(first: Array, second: Array, operation: str) -> None:
@@ -114,7 +124,7 @@ class Communicator:
 
     def host(self, rank: int) -> str:
         """Host name of a rank. Errors: ValueError."""
-        name = lib.amldist_host(self._handle, rank)
+        name = lib.amldist_host(self._handle, int32(rank, "host: rank"))
         if name is None:
             raise ValueError(f"rank {rank} is out of range 0..{self.size - 1}")
         return text(name)
@@ -176,6 +186,7 @@ class Communicator:
 
     def _reduce(self, array: Any, root: int = 0, op: str = "sum", *, out: Any = None) -> _Prepared:
         """As allreduce(), but only ``root`` gets the result. The other ranks' arrays stay as they are."""
+        root = int32(root, "reduce: root")
         if out is not None or self.rank == root:
             result, keep, arguments = self._reduction("reduce", array, op, out)
         else:
@@ -185,6 +196,7 @@ class Communicator:
 
     def _broadcast(self, array: Any, root: int = 0) -> _Prepared:
         """Every rank's array becomes the root's."""
+        root = int32(root, "broadcast: root")
         buffer = array_of(array, "broadcast: the array", self.rank != root)
         return array, buffer, (buffer.address, buffer.count, buffer.type, root)
 
@@ -281,6 +293,7 @@ class Communicator:
 
     def _gather(self, send: Any, recv: Any = None, root: int = 0) -> _Prepared:
         """``recv`` (size x n elements) on the root gets every rank's ``send`` (n elements)."""
+        root = int32(root, "gather: root")
         if self.rank != root:
             few = array_of(send, "gather: send", False)
             return recv, few, (few.address, None, few.count, few.type, root)
@@ -289,6 +302,7 @@ class Communicator:
 
     def _scatter(self, send: Any, recv: Any, root: int = 0) -> _Prepared:
         """``recv`` (n elements) gets this rank's part of the root's ``send`` (size x n elements)."""
+        root = int32(root, "scatter: root")
         if self.rank != root:
             few = array_of(recv, "scatter: recv", True)
             return recv, few, (None, few.address, few.count, few.type, root)
@@ -298,12 +312,12 @@ class Communicator:
     def _send(self, array: Any, peer: int) -> _Prepared:
         """Sends one message. It may wait until the peer receives it; the peer may be this rank."""
         buffer = array_of(array, "send: the array", False)
-        return None, buffer, (buffer.address, buffer.count, buffer.type, peer)
+        return None, buffer, (buffer.address, buffer.count, buffer.type, int32(peer, "send: peer"))
 
     def _recv(self, array: Any, peer: int) -> _Prepared:
         """Receives a message of exactly this count and type, in the order in which the peer sent."""
         buffer = array_of(array, "recv: the array", True)
-        return array, buffer, (buffer.address, buffer.count, buffer.type, peer)
+        return array, buffer, (buffer.address, buffer.count, buffer.type, int32(peer, "recv: peer"))
 
     def _barrier(self) -> _Prepared:
         """Returns when every rank has called it."""
@@ -347,7 +361,7 @@ class Communicator:
         With None as colour a rank gets None."""
         if color is not None and color < 0:
             raise ValueError(f"split: the colour is {color}: it must be 0 or more, or None for no communicator")
-        return self._derived(lib.amldist_split, -1 if color is None else color, key)
+        return self._derived(lib.amldist_split, -1 if color is None else int32(color, "split: colour"), int32(key, "split: key"))
 
     def shrink(self) -> Communicator:
         """Goes on after a loss: a communicator of the ranks that are left, in their order; collective over these.

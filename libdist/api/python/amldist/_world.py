@@ -8,7 +8,7 @@ import sys
 from typing import Any, Callable, Optional, Protocol
 
 from amldist import _errors, _interrupt
-from amldist._communicator import Communicator, milliseconds
+from amldist._communicator import Communicator, int32, milliseconds
 from amldist._library import ConfigStruct, IdentityStruct, StoreGet, StoreSet, StoreStruct, lib
 
 
@@ -131,10 +131,10 @@ def init(
     bridge = None if store is None else _StoreBridge(store)
     config = ConfigStruct(
         ctypes.sizeof(ConfigStruct),
-        rank or 0,
-        size or 0,
+        int32(rank or 0, "init: rank"),
+        int32(size or 0, "init: size"),
         _encoded(address),
-        port or 0,
+        int32(port or 0, "init: port"),
         _encoded(secret),
         ctypes.pointer(bridge.struct) if bridge else None,
         _encoded(name),
