@@ -44,7 +44,7 @@ class _Faults:
     C++ library is there by then. It finds no module; a program with none of them does not pay for it."""
 
     def __init__(self) -> None:
-        self.arguments = ()
+        self.arguments: "tuple[int, ...]" = ()
         self.is_tried = False
 
     def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
@@ -67,7 +67,7 @@ class _Faults:
             pass
 
 
-def _traceback():  # type: ignore[no-untyped-def]
+def _traceback() -> "tuple[int, int]":
     """A signal whose handler writes this thread's traceback into a file, and the file."""
     import faulthandler
     import signal
@@ -112,7 +112,7 @@ def _one_line(text: str) -> bytes:
     return "".join(c if " " <= c <= "~" else " " if c in "\n\t\r" else "?" for c in text[: 2 * _MOST]).encode("ascii")
 
 
-def _place(trace):  # type: ignore[no-untyped-def]
+def _place(trace) -> "tuple[str, int, str]":  # type: ignore[no-untyped-def]
     """The innermost place in the user's own program; in a library where all of it is one."""
     place = own = ("", 0, "")
     while trace is not None:
