@@ -23,7 +23,8 @@ using trace::Writer;
 using trace::recorder_format::State;
 
 constexpr std::int64_t ns_per_ms = 1'000'000;
-constexpr std::array<std::string_view, 3> writers = {"runs", "stopped", "gone"};
+/// As trace::Writer; "ended" is gone, and well.
+constexpr std::array<std::string_view, 4> writers = {"runs", "stopped", "gone", "ended"};
 constexpr std::array<std::string_view, 5> sources = {"amldist", "mpi", "nccl", "torch", trace::without_file};
 
 /// Time since it began, or since its end if it has ended.
@@ -159,6 +160,12 @@ trace::Habit habit_of_wait(const Recording& recording) {
   return call != recording.calls.end() ? trace::habit_of(recording, *call) : trace::Habit::unknown;
 }
 
+std::string_view word_of_process(const Recording& recording) {
+  if (recording.writer == Writer::runs) return "runs";
+  if (recording.writer != Writer::gone) return "stopped";
+  return recording.ending == trace::recorder_format::Ending::well ? "ended" : "gone";
+}
+
 /// Reads the fields of a line in order. After an invalid field all later ones are invalid, too.
 class Fields {
  public:
@@ -208,7 +215,9 @@ bool parse_rank(Fields fields, std::uint32_t tasks, Recording& out) {
   const auto* const writer = std::ranges::find(writers, fields.word());
   out.source = cleared(fields.word());
   out.host = cleared(fields.word());
-  out.writer = writer != writers.end() ? Writer{static_cast<int>(writer - writers.begin())} : Writer::gone;
+  const auto kind = std::min(static_cast<std::size_t>(writer - writers.begin()), std::size_t{2});
+  out.writer = Writer{static_cast<int>(kind)};
+  if (writer != writers.end() && *writer == "ended") out.ending = trace::recorder_format::Ending::well;
   out.told_habit =
       trace::Habit{static_cast<std::uint8_t>(fields.number(static_cast<std::uint64_t>(trace::Habit::kept)))};
   const bool known = writer != writers.end() && std::ranges::find(sources, out.source) != sources.end();
@@ -283,11 +292,10 @@ bool parse_call(Fields fields, Recording& out, std::int64_t now_ns) {
 }  // namespace
 
 std::string to_rank_state(const Recording& recording, std::int64_t now_ns) {
-  std::string state =
-      concat({"rank ", std::to_string(recording.rank), " ", std::to_string(recording.size), " ",
-              std::to_string(recording.local_rank), " ", writers.at(static_cast<std::size_t>(recording.writer)), " ",
-              word_of(recording.source), " ", word_of(recording.host), " ",
-              std::to_string(static_cast<unsigned>(habit_of_wait(recording))), "\n"});
+  std::string state = concat({"rank ", std::to_string(recording.rank), " ", std::to_string(recording.size), " ",
+                              std::to_string(recording.local_rank), " ", word_of_process(recording), " ",
+                              word_of(recording.source), " ", word_of(recording.host), " ",
+                              std::to_string(static_cast<unsigned>(habit_of_wait(recording))), "\n"});
   if (recording.totals) state += activity_line(*recording.totals);
   std::size_t number = 0;
   if (recording.lacks_slots() || recording.unjudged_wait() != nullptr) {

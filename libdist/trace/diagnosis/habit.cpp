@@ -120,13 +120,28 @@ std::vector<NumberedCall> collective_calls(const Recording& recording, std::uint
   return found;
 }
 
-/// The last ones until a call.
-std::vector<NumberedCall> collective_calls_until(const Recording& recording, const CallRecord& at) {
+/// The last ones until a call, of all known ones.
+std::span<const NumberedCall> calls_until(std::span<const NumberedCall> all, const CallRecord& at) {
   constexpr std::size_t most_calls = 32;
-  auto found = collective_calls(recording, 1, ~std::uint64_t{0});
-  std::erase_if(found, [&](const NumberedCall& each) { return each.call->ticket > at.ticket; });
-  if (found.size() > most_calls) found.resize(most_calls);
-  return found;
+  const auto first =
+      std::ranges::find_if(all, [&](const NumberedCall& each) { return each.call->ticket <= at.ticket; });
+  const auto until = all.subspan(static_cast<std::size_t>(first - all.begin()));
+  return until.first(std::min(until.size(), most_calls));
+}
+
+/// Whether a rank makes a call between the one before and the one after it more than once: then it does so by its
+/// program, which is another than that of most ranks. `all`: newest first.
+bool is_own_custom(std::span<const NumberedCall> all, const CallRecord& call) {
+  const auto found = std::ranges::find(all, &call, &NumberedCall::call);
+  const auto at = static_cast<std::size_t>(found - all.begin());
+  if (at == 0 || at + 1 >= all.size()) return false;
+  const auto is_same = [&](std::size_t one, std::size_t other) {
+    return details_of(*all[one].call) == details_of(*all[other].call);
+  };
+  for (std::size_t other = 1; other + 1 < all.size(); ++other) {
+    if (other != at && is_same(other, at) && is_same(other - 1, at - 1) && is_same(other + 1, at + 1)) return true;
+  }
+  return false;
 }
 }  // namespace
 
@@ -137,7 +152,8 @@ bool leaves_common_order(std::span<const Recording> recordings, const Recording&
     const auto* const communicator = recording.communicator(call.communicator);
     return Kind(call.operation, communicator != nullptr ? communicator->size : 0, call.bytes, call.peer);
   };
-  const auto own = collective_calls_until(rank, at);
+  const auto all_own = collective_calls(rank, 1, ~std::uint64_t{0});
+  const auto own = calls_until(all_own, at);
   if (own.empty()) return false;
   std::map<std::uint64_t, std::map<Kind, std::size_t>> votes;  // by number of the call
   const auto part = part_of(rank);
@@ -157,7 +173,7 @@ bool leaves_common_order(std::span<const Recording> recordings, const Recording&
       if (vote.second > most.second) most = vote;
     }
     if (all < least_ranks || most.second * 2 <= all) return false;  // there is no common order
-    if (most.first != kind(rank, *one->call)) return has_followed;
+    if (most.first != kind(rank, *one->call)) return has_followed && !is_own_custom(all_own, *one->call);
     has_followed = true;
   }
   return false;

@@ -309,6 +309,24 @@ bool is_sent_past_the_end(const Stall& stall) {
   return stall.call.operation == calls::Operation::send && stall.missing.front().is_finalizing();
 }
 
+/// The sender has sent once too often, or the other rank has left out a receive, or ended early: whose past is broken
+/// more often is wrong.
+Stall message_past_the_end(std::span<const Recording> recordings, const Stall& stall) {
+  Stall own = stall;
+  const std::uint32_t rank = stall.waiting.front();
+  const OwnWait sender = own_wait(recordings, rank);
+  if (sender.call == nullptr) return own;
+  const std::size_t here = broken_habits(*sender.recording);
+  const std::size_t there = broken_habits(*stall.missing.front().recording);
+  if (here < there) return own;
+  own.waiting.clear();
+  if (here > there) own.missing.clear();
+  else own.is_tie = true;
+  own.missing.push_back({Why::alone, rank, sender.recording, sender.call});
+  std::ranges::sort(own.missing, {}, &MissingRank::rank);
+  return own;
+}
+
 /// Keeps the waits of a rank, and those of the ranks that it waits for, directly or by way of others.
 void keep_waits_of(std::vector<Stall>& stalls, std::uint32_t rank) {
   std::vector<std::uint32_t> ranks = {rank};
@@ -359,7 +377,7 @@ std::optional<HangDiagnosis> diagnose_hang(std::span<const Recording> recordings
     return end ? std::optional(blame(*end, kind_of(*end))) : std::nullopt;
   }
   if (const auto late = std::ranges::find_if(stalls, is_sent_past_the_end); late != stalls.end())
-    return blame(*late, Kind::wrong_call);
+    return blame(message_past_the_end(recordings, *late), Kind::wrong_call);
   if (const auto wrong = wrong_call(recordings, graph, circle))
     return blame(*wrong, circle.size() == 1 ? Kind::not_come : Kind::wrong_call);  // alone, it waits for itself
   auto links = to_stalls(circle);

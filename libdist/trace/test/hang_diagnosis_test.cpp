@@ -429,6 +429,26 @@ TEST(HangDiagnosis, BlamesTheDeadRankAndNotThoseThatDiedWaitingForIt) {
   EXPECT_EQ(diagnosis->stall.missing[0].rank, 1U);
 }
 
+TEST(HangDiagnosis, BlamesTheSenderOfAMessageTooMany) {
+  // In the third of five rounds rank 0 sends twice; its last message finds nobody.
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    Recording own = traced_rank(rank);
+    for (int round = 0; round < 5; ++round) {
+      own = calling(own, calls::Operation::allreduce, 0, -1, State::completed);
+      if (rank == 0) own = calling(own, calls::Operation::send, 0, 1, round == 4 ? State::started : State::completed);
+      if (rank == 0 && round == 2) own = calling(own, calls::Operation::send, 0, 1, State::completed);
+      if (rank == 1) own = calling(own, calls::Operation::recv, 0, 0, State::completed);
+    }
+    step.push_back(rank == 0 ? own : calling(own, calls::Operation::finalize));
+  }
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(sentence(*diagnosis, 9),
+            "send (1024 float32, 4 KiB) to rank 1: rank 0 (local 0) on node0 is alone in it for 9 s: the others have "
+            "ended without it; 3 ranks wait");
+}
+
 TEST(HangDiagnosis, BlamesTheRankThatMakesACallThatTheOthersHaveEndedWithout) {
   std::vector<Recording> step;
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
