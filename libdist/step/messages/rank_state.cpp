@@ -49,13 +49,21 @@ std::string name_of(std::string_view text) {
   return name.empty() ? "-" : name;
 }
 
+/// The first of a row, or a short list; "-" for a long one.
+std::string members_word(const trace::MemberRanks& ranks) {
+  constexpr std::size_t longest = 48;
+  if (ranks.is_row()) return std::to_string(ranks[0]);
+  std::string list;
+  for (std::size_t i = 0; i < ranks.size() && list.size() <= longest; ++i)
+    list += concat({i == 0 ? "" : ",", std::to_string(ranks[i])});
+  return list.empty() || list.size() > longest ? "-" : list;
+}
+
 std::string comm_line(const CommunicatorRecord& communicator) {
   const auto& ranks = communicator.world_ranks;
-  const bool is_row = ranks.is_row();
   return concat({"comm ", to_hexadecimal(communicator.id), " ", std::to_string(communicator.rank), " ",
-                 std::to_string(communicator.size), " ", std::to_string(communicator.entered), " ",
-                 is_row ? std::to_string(ranks[0]) : "-", " ", std::to_string(ranks.stride()), " ",
-                 name_of(communicator.name), "\n"});
+                 std::to_string(communicator.size), " ", std::to_string(communicator.entered), " ", members_word(ranks),
+                 " ", std::to_string(ranks.stride()), " ", name_of(communicator.name), "\n"});
 }
 
 std::string call_line(const CallRecord& call, std::size_t comm, std::int64_t now_ns) {
@@ -233,6 +241,19 @@ bool add_row(CommunicatorRecord& communicator, std::uint64_t first, std::int64_t
   return true;
 }
 
+/// A list of members, all of them in the step.
+bool add_list(CommunicatorRecord& communicator, std::string_view list, std::uint32_t tasks) {
+  std::vector<std::uint32_t> ranks;
+  for (const std::string_view word : text::split(list, ',')) {
+    const auto rank = text::to_number(word, tasks - 1);
+    if (!rank) return false;
+    ranks.push_back(static_cast<std::uint32_t>(*rank));
+  }
+  if (ranks.size() != communicator.size) return false;
+  communicator.world_ranks = trace::MemberRanks::of(ranks);
+  return true;
+}
+
 bool parse_activity(Fields fields, Recording& out) {
   constexpr std::uint64_t most = 1ULL << 60;
   trace::ActivityTotals totals;
@@ -261,7 +282,9 @@ bool parse_comm(Fields fields, Recording& out) {
   if (!id || comm.rank >= comm.size || !fields.fine()) return false;
   comm.id = *id;
   const auto start = text::to_number(first, most_tasks);
-  if (!start && first != "-") return false;
+  const bool is_list = first.find(',') != std::string_view::npos;
+  if (is_list && !add_list(comm, first, out.size)) return false;
+  if (!start && !is_list && first != "-") return false;
   // A world larger than the step has processes of other steps, which are not known here.
   if (start && comm.size <= out.size && !add_row(comm, *start, stride, out.size)) return false;
   out.communicators.push_back(std::move(comm));
@@ -298,8 +321,11 @@ std::string to_rank_state(const Recording& recording, std::int64_t now_ns) {
                               std::to_string(static_cast<unsigned>(habit_of_wait(recording))), "\n"});
   if (recording.totals) state += activity_line(*recording.totals);
   std::size_t number = 0;
-  if (recording.lacks_slots() || recording.unjudged_wait() != nullptr) {
-    state += unjudged_lines(recording, now_ns);
+  const bool has_unjudged = recording.lacks_slots() || recording.unjudged_wait() != nullptr;
+  const std::string unjudged = unjudged_lines(recording, now_ns);
+  const std::size_t room = longest_rank_state - (has_unjudged ? 0 : unjudged.size());
+  if (has_unjudged) {
+    state += unjudged;
     ++number;
   }
   for (const CommunicatorRecord* const each : by_importance(recording)) {
@@ -310,12 +336,12 @@ std::string to_rank_state(const Recording& recording, std::int64_t now_ns) {
     const auto waited_for = static_cast<std::size_t>(std::ranges::count(telling, State::started, &CallRecord::state));
     for (const CallRecord* const call : telling) {
       std::string line = call_line(as_told(*call, waited_for), number, now_ns);
-      if (length + line.size() > longest_rank_state) continue;
+      if (length + line.size() > room) continue;
       length += line.size();
       by_age.emplace(call->ticket, std::move(line));
     }
     for (const auto& [ticket, line] : by_age) lines += line;
-    if (state.size() + lines.size() > longest_rank_state) break;
+    if (state.size() + lines.size() > room) return has_unjudged ? state : state + unjudged;
     state += lines;
     ++number;
   }

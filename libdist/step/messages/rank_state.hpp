@@ -1,13 +1,14 @@
 // What a node tells srun about one of its ranks under hang=: the part of a flight recorder by which it is judged. Lines
 // of text; both ends treat it as hostile.
 //
-//   rank 2 4 0 runs mpi node2 3                     rank, ranks of the step, local rank, process, source, host, Habit
+//   rank 2 4 0 runs mpi node2 3                     rank, ranks of the step, local rank, process (runs, stopped, gone,
+//                                                   ended: gone after a good end), source, host, Habit
 //   does 81234 41000 7340032 16 0 9120             milliseconds of the node's clock, of processors, bytes read and
 //                                                   written, children, Obstacle, milliseconds of waiting for a
 //                                                   processor if it has waited: of its process, where that is known
 //   comm 9ae16a3b2f90404f 2 4 41 0 1 world          id, rank in it, members, calls entered, world ranks first and
-//                                                   stride, name
-//   comm ffffffffffffffff 0 1 0 - 1 -               in place of communicators without a slot, if there are any
+//                                                   stride, name; for no such row a short list "0,1,3", or "-"
+//   comm ffffffffffffffff 0 1 0 - 1 -               in place of communicators without a slot, or without room here
 //   call 0 1 42 4096 7 0 -1 0 2 61200 107           comm (by its line), operation, sequence, bytes, type, reduction,
 //                                                   peer, tag, state, milliseconds since it began, or ended if it has,
 //                                                   and which of the rank's calls it is

@@ -41,7 +41,7 @@ std::string ranks_to_ask(const trace::HangDiagnosis& diagnosis) {
   constexpr std::size_t most = 4;
   std::vector<std::uint32_t> ranks;
   for (const auto& each : diagnosis.stall.missing) {
-    if (ranks.size() < most) ranks.push_back(each.rank);
+    if (ranks.size() < most && !each.is_in_group_only) ranks.push_back(each.rank);
   }
   for (const auto& link : diagnosis.circle) {
     if (ranks.size() < most) ranks.push_back(link.waiting.front());
@@ -214,7 +214,8 @@ HangDetector::Culprits HangDetector::culprits() const {
   Culprits all = Culprits::idle;
   for (const trace::MissingRank& each : diagnosis_->stall.missing) {
     const auto state = index_.lower_bound({each.rank, ""});
-    const bool is_known = state != index_.end() && state->first.first == each.rank && each.unjudged_wait == nullptr;
+    const bool is_known = state != index_.end() && state->first.first == each.rank && each.unjudged_wait == nullptr &&
+                          !each.is_in_group_only;
     if (!is_known || !states_[state->second].totals) continue;
     const Recording& own = states_[state->second];
     if (own.totals->at_ms - marks_[state->second].mark.at_ms < least_ms) all = std::max(all, Culprits::unknown);
@@ -308,7 +309,7 @@ HangDetector::Hang HangDetector::hang(milliseconds waited, bool is_busy) const {
       is_busy, trace::sentence(*diagnosis_, static_cast<std::uint64_t>(waited.count() / 1000)), place(), {}, {}, {},
       report()};
   const auto& culprits = diagnosis_->stall.missing;
-  if (culprits.empty()) return hang;
+  if (culprits.empty() || culprits.front().is_in_group_only || !diagnosis_->is_decided()) return hang;
   hang.rank = culprits.front().rank;
   hang.node = std::string(culprits.front().host());
   const auto cause = causes_.find(*hang.rank);
@@ -332,7 +333,7 @@ milliseconds HangDetector::age_of_culprits(Clock::time_point now) const {
 
 std::string HangDetector::place() const {
   const auto& culprits = diagnosis_->stall.missing;
-  if (culprits.size() != 1 || diagnosis_->kind == trace::HangDiagnosis::Kind::deadlock) return {};
+  if (culprits.size() != 1 || !diagnosis_->is_decided()) return {};
   const auto stack = stacks_.find(culprits.front().rank);
   constexpr std::size_t most = 120;
   return stack != stacks_.end() ? trace::innermost_call(stack->second).substr(0, most) : std::string();

@@ -64,7 +64,7 @@ class HangDetector {
     bool is_busy = false;  ///< the rank that is waited for does something: no reason to end the step yet
     std::string sentence;  ///< "allreduce #41: rank 2 (local 0) on node2 has not called it for 60 s; 7 ranks wait"
     std::string place;     ///< "train_step at train.py:33": the rank that is waited for; empty: not known, or several
-    std::optional<std::uint32_t> rank;  ///< the first that is waited for
+    std::optional<std::uint32_t> rank;  ///< the first that is to blame; nullopt: nothing tells who is
     std::string node;                   ///< its host
     std::string cause;                  ///< what its node says may be why it does not come; empty: nothing
     std::string report;                 ///< the whole: states of all ranks, all stalls, stacks

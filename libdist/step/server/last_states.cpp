@@ -17,12 +17,11 @@ void LastStates::take(std::string_view text) {
 }
 
 std::optional<RecordedCause> LastStates::cause() const {
-  using Kind = trace::HangDiagnosis::Kind;
   std::vector<trace::Recording> recordings;
   recordings.reserve(states_.size());
   for (const auto& [key, state] : states_) recordings.push_back(state);
   const auto diagnosis = trace::diagnose_hang(recordings);
-  if (!diagnosis || diagnosis->kind == Kind::deadlock) return std::nullopt;
+  if (!diagnosis || !diagnosis->is_decided()) return std::nullopt;
   RecordedCause cause;
   for (const trace::MissingRank& each : diagnosis->stall.missing) {
     if (each.recording == nullptr) continue;
@@ -31,7 +30,8 @@ std::optional<RecordedCause> LastStates::cause() const {
   }
   if (cause.ranks.empty()) return std::nullopt;
   cause.node = diagnosis->stall.missing.front().host();
-  if (diagnosis->kind == Kind::wrong_call) cause.wrong_call = trace::sentence(diagnosis->stall, 0, 0);
+  if (diagnosis->kind == trace::HangDiagnosis::Kind::wrong_call)
+    cause.wrong_call = trace::sentence(diagnosis->stall, 0, 0);
   return cause;
 }
 

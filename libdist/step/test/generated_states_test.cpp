@@ -46,7 +46,7 @@ struct Count {
 void judge(const Program& program, std::uint64_t seed, const std::optional<HangDiagnosis>& diagnosis, Count& count) {
   if (!diagnosis) return;
   ++count.hangs;
-  const bool is_open = diagnosis->kind == HangDiagnosis::Kind::deadlock || diagnosis->stall.is_tie;
+  const bool is_open = !diagnosis->is_decided();
   const bool is_right =
       std::ranges::all_of(diagnosis->stall.missing, [&](const auto& each) { return each.rank == program.culprit; });
   count.open += is_open ? 1 : 0;

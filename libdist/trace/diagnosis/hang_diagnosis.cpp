@@ -86,7 +86,9 @@ class WaitGraph {
 WaitGraph::WaitGraph(const std::vector<Stall>& stalls) : stalls_(stalls) {
   for (const Stall& stall : stalls) {
     for (const std::uint32_t rank : stall.waiting) node_of_.try_emplace(rank, Node{0});
-    for (const MissingRank& each : stall.missing) awaited_.insert(each.rank);
+    for (const MissingRank& each : stall.missing) {
+      if (!each.is_in_group_only) awaited_.insert(each.rank);
+    }
   }
   for (auto& [rank, node] : node_of_) {
     node = static_cast<Node>(ranks_.size());
@@ -103,7 +105,8 @@ WaitGraph::WaitGraph(const std::vector<Stall>& stalls) : stalls_(stalls) {
     const auto own = static_cast<Node>(ranks_.size() + i);
     for (const std::uint32_t rank : stalls[i].waiting) lead(node_of_[rank], own);
     for (const MissingRank& each : stalls[i].missing) {
-      if (const auto found = node_of_.find(each.rank); found != node_of_.end()) lead(own, found->second);
+      const auto found = each.is_in_group_only ? node_of_.end() : node_of_.find(each.rank);
+      if (found != node_of_.end()) lead(own, found->second);
       if (stalls[i].call.peer == recorder_format::any_peer) break;  // one of them is enough to end it
     }
   }
@@ -124,7 +127,9 @@ std::optional<Stall> WaitGraph::end_of_waits(bool last_resort) const {
       std::ranges::any_of(stalls_, [&](const Stall& stall) { return std::ranges::any_of(stall.missing, died_first); });
   const auto is_consequence = [&](const MissingRank& each) {
     if (each.unjudged_wait != nullptr && !last_resort) return true;
-    return waits(each.rank) && (each.why == Why::never_called || (each.why == Why::gone && is_first_known));
+    const bool may_have_come = each.why == Why::no_recorder && each.recording != nullptr;
+    return !each.is_in_group_only && waits(each.rank) &&
+           (each.why == Why::never_called || may_have_come || (each.why == Why::gone && is_first_known));
   };
   // What is known for certain comes first, then the wait of more ranks, then the older one.
   const auto order = [](const Stall& stall) {

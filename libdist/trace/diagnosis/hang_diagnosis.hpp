@@ -33,6 +33,9 @@ struct HangDiagnosis {
   Stall stall;                       ///< the call; its missing ranks are to blame. In a deadlock: the first wait of it
   std::vector<Stall> circle;         ///< of a deadlock: each rank's wait, each for the next one's rank
   std::vector<std::uint32_t> waits;  ///< all ranks of the step that wait in some call, ascending
+
+  /// Whether the missing ranks are to blame. Else nothing tells who is.
+  [[nodiscard]] bool is_decided() const { return kind != Kind::deadlock && !stall.is_tie; }
 };
 
 /// nullopt: nobody waits for anybody, or the rank that is waited for is on its way. `of`: only what keeps this rank.

@@ -17,6 +17,12 @@ bool is_known_dead(const Recording& recording) {
   return recording.source != without_file && recording.ending != recorder_format::Ending::well;
 }
 
+/// A rank that may be wrong, or the other one.
+std::string in_doubt(const MissingRank& rank) {
+  const std::string host = rank.host().empty() ? "" : concat({" on ", rank.host()});
+  return concat({"rank ", std::to_string(rank.rank), host});
+}
+
 }  // namespace
 
 std::string call_of_group(const Stall& stall) {
@@ -28,7 +34,9 @@ std::string call_of_group(const Stall& stall) {
 
 std::string sentence(const Stall& stall, const MissingRank& missing, std::uint64_t seconds) {
   const Recording* const recording = missing.recording;
-  const std::string who = describe_rank(missing.rank, recording != nullptr ? recording->local_rank : 0, missing.host());
+  const std::string who =
+      stall.is_tie ? in_doubt(missing)
+                   : describe_rank(missing.rank, recording != nullptr ? recording->local_rank : 0, missing.host());
   const std::string time = seconds == 0 ? "" : concat({" for ", std::to_string(seconds), " s"});
   const std::string last = missing.last != nullptr ? describe_call(*missing.last) : "";
   const bool is_in_it =
@@ -63,7 +71,9 @@ std::string sentence(const Stall& stall, const MissingRank& missing, std::uint64
     case MissingRank::Why::no_recorder:
       break;
   }
-  return concat({who, " has no recorder", instead});
+  const bool may_have_come = recording != nullptr && recording->source != without_file;
+  return concat(
+      {who, may_have_come ? " may not have called it: not all of its groups are known" : " has no recorder", instead});
 }
 
 std::string sentence(const Stall& stall, std::uint64_t seconds, std::size_t waiting) {
@@ -73,19 +83,24 @@ std::string sentence(const Stall& stall, std::uint64_t seconds, std::size_t wait
   };
   std::vector<std::string> clauses;
   std::vector<std::uint32_t> unknown;
+  std::vector<std::uint32_t> of_group;
   std::size_t unnamed = 0;
   for (const MissingRank& each : stall.missing) {
-    if (is_unknown(each)) unknown.push_back(each.rank);
+    if (is_unknown(each)) (each.is_in_group_only ? of_group : unknown).push_back(each.rank);
     else if (clauses.size() < most_named) clauses.push_back(sentence(stall, each, seconds));
     else ++unnamed;
   }
   if (unnamed > 0) clauses.push_back(concat({"and ", text::count(unnamed, "more rank")}));
-  if (!unknown.empty())
-    clauses.push_back(concat({unknown.size() == 1 ? "rank " : "ranks ", compress_ranks(unknown),
-                              unknown.size() == 1 ? " has no recorder" : " have no recorder"}));
+  for (const auto* const ranks : {&unknown, &of_group}) {
+    if (ranks->empty()) continue;
+    clauses.push_back(concat({ranks->size() == 1 ? "rank " : "ranks ", compress_ranks(*ranks),
+                              ranks == &of_group ? " of the group" : "",
+                              ranks->size() == 1 ? " has no recorder" : " have no recorder"}));
+  }
   const std::vector<std::string_view> views(clauses.begin(), clauses.end());
   const std::string waits = concat({"; ", text::count(waiting, "rank"), waiting == 1 ? " waits" : " wait"});
-  return concat({call_of_group(stall), ": ", text::join(views), waiting == 0 ? "" : waits});
+  return concat({call_of_group(stall), ": ", text::join(views),
+                 stall.is_tie ? "; nothing recorded tells which of them is wrong" : "", waiting == 0 ? "" : waits});
 }
 
 }  // namespace amldist::trace

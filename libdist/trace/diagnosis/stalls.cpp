@@ -189,24 +189,29 @@ MissingRank missing_rank_of(const Member& member, Why why) {
   return {why, member.rank(), member.recording, member.newest(), is_late ? member.recording->unjudged_wait() : nullptr};
 }
 
-/// A rank of which no recorder is known. Its node may have told what became of its process.
-MissingRank without_recorder(const Step& step, std::uint32_t rank) {
-  const Recording* const told = step.recording(rank, without_file);
-  return told != nullptr ? missing_rank_of({told, nullptr}, Why::no_recorder) : MissingRank{Why::no_recorder, rank};
+/// A rank of a communicator of which no recorder is known. Its node may have told what became of its process.
+MissingRank without_recorder(const Step& step, const Recording& other, const CommunicatorRecord& communicator,
+                             std::uint32_t rank) {
+  const auto& members = communicator.world_ranks;
+  if (rank >= members.size() && communicator.size != other.size)
+    return {.why = Why::no_recorder, .rank = rank, .is_in_group_only = true};
+  const std::uint32_t in_step = rank < members.size() ? members[rank] : rank;
+  const Recording* const told = step.recording(in_step, without_file);
+  return told != nullptr ? missing_rank_of({told, nullptr}, Why::no_recorder)
+                         : MissingRank{.why = Why::no_recorder, .rank = in_step};
 }
 
-/// A rank that has a recorder, but has never had this communicator: it has not made the call that would give it one.
-/// One whose slots are all in use may have it all the same.
+/// A rank of the other one's communicator that has a recorder, but has never had this communicator, or no longer: it
+/// has not made the call that would give it one. It may have one all the same where its slots are all in use, or where
+/// its node has told the most important ones only.
 std::optional<MissingRank> not_yet_member(const Step& step, const Member& other, std::uint32_t rank,
                                           std::uint64_t sequence) {
-  const Recording* const found = step.recording(rank, other.recording->source);
-  if (other.communicator->world_ranks.empty() || found == nullptr) return std::nullopt;
-  if (found->lacks_slots()) return missing_rank_of({found, nullptr}, Why::no_recorder);
-  if (sequence != 1) return std::nullopt;
-  const bool had_it = std::ranges::find(found->communicators, other.communicator->id, &CommunicatorRecord::id) !=
-                      found->communicators.end();  // and has closed it
-  if (had_it) return std::nullopt;
-  return missing_rank_of({found, nullptr}, Why::never_called);
+  const auto& members = other.communicator->world_ranks;
+  const Recording* const found =
+      rank < members.size() ? step.recording(members[rank], other.recording->source) : nullptr;
+  if (found == nullptr) return std::nullopt;
+  const bool is_certain = sequence == 1 && !found->lacks_slots();
+  return missing_rank_of({found, nullptr}, is_certain ? Why::never_called : Why::no_recorder);
 }
 
 void add_absent(const Group& group, const Step& step, std::uint64_t sequence, Stall& stall) {
@@ -214,12 +219,16 @@ void add_absent(const Group& group, const Step& step, std::uint64_t sequence, St
   for (const Member& member : group) {
     if (member.communicator->rank < seen.size()) seen[member.communicator->rank] = true;
   }
-  const auto& world_ranks = group.front().communicator->world_ranks;
-  for (std::size_t rank = 0; rank < seen.size(); ++rank) {
+  const Member& first = group.front();
+  for (std::uint32_t rank = 0; rank < seen.size(); ++rank) {
     if (seen[rank]) continue;
-    const auto in_step = rank < world_ranks.size() ? world_ranks[rank] : static_cast<std::uint32_t>(rank);
-    const auto known = not_yet_member(step, group.front(), in_step, sequence);
-    stall.missing.push_back(known.value_or(without_recorder(step, in_step)));
+    const Step::Place left = step.place(stall.communicator, rank);
+    if (left.recording == nullptr) {
+      const auto known = not_yet_member(step, first, rank, sequence);
+      stall.missing.push_back(known.value_or(without_recorder(step, *first.recording, *first.communicator, rank)));
+    } else if (left.communicator->entered < sequence) {
+      stall.missing.push_back(missing_rank_of({left.recording, left.communicator}, Why::never_called));
+    }
   }
 }
 
@@ -486,7 +495,7 @@ std::optional<Stall> message_stall(const Recording& recording, const CallRecord&
   const auto peer = static_cast<std::uint32_t>(call.peer);
   const Step::Place partner = step.place(own->id, peer);
   if (partner.recording == nullptr) {
-    stall.missing.push_back(without_recorder(step, peer < own->world_ranks.size() ? own->world_ranks[peer] : peer));
+    stall.missing.push_back(without_recorder(step, recording, *own, peer));
   } else if (partner.recording->writer == Writer::runs && step.has_posted(*own, peer, call)) {
     return std::nullopt;
   } else {

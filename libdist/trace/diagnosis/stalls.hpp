@@ -25,12 +25,13 @@ struct MissingRank {
     alone,         ///< it made a call that the others have ended without
   };
   Why why = Why::never_called;
-  std::uint32_t rank = 0;                ///< rank in the step; without a recorder, rank in the communicator
+  std::uint32_t rank = 0;                ///< of the step
   const Recording* recording = nullptr;  ///< nullptr: without a recorder
   /// Its newest call on this communicator that is still in the file; of one that differs, that call.
   const CallRecord* last = nullptr;
   /// What it waits in meanwhile, on a communicator without a slot: somebody else is to blame for that.
   const CallRecord* unjudged_wait = nullptr;
+  bool is_in_group_only = false;  ///< no recorder, and its rank in the step is not known: `rank` is that in the group
 
   /// Whether it is in its last call of all.
   [[nodiscard]] bool is_finalizing() const {

@@ -29,7 +29,7 @@ void judge(std::uint64_t seed, Fault fault, Count& count) {
   const auto diagnosis = program.fault != Fault::none ? diagnose_hang(step) : std::nullopt;
   if (!diagnosis) return;
   ++count.hangs;
-  const bool is_open = diagnosis->kind == HangDiagnosis::Kind::deadlock || diagnosis->stall.is_tie;
+  const bool is_open = !diagnosis->is_decided();
   const bool is_right = std::ranges::all_of(diagnosis->stall.missing,
                                             [&](const MissingRank& each) { return each.rank == program.culprit; });
   count.right += !is_open && is_right ? 1 : 0;
