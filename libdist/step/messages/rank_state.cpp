@@ -66,7 +66,17 @@ std::string comm_line(const CommunicatorRecord& communicator) {
                  " ", std::to_string(ranks.stride()), " ", name_of(communicator.name), "\n"});
 }
 
-std::string call_line(const CallRecord& call, std::size_t comm, std::int64_t now_ns) {
+/// Added to the habit of a call that is its rank's custom.
+constexpr unsigned custom = 4;
+constexpr std::uint64_t most_breaks = 1000;
+
+/// Only a node has all calls of a rank. Nothing where nothing is known.
+std::string past_word(trace::Habit habit, bool is_custom) {
+  const unsigned number = static_cast<unsigned>(habit) + (is_custom ? custom : 0);
+  return number == 0 ? std::string() : concat({" ", std::to_string(number)});
+}
+
+std::string call_line(const CallRecord& call, std::size_t comm, std::int64_t now_ns, std::string_view past) {
   return concat({"call ", std::to_string(comm),
                  " ",     std::to_string(static_cast<unsigned>(call.operation)),
                  " ",     std::to_string(call.sequence),
@@ -78,7 +88,7 @@ std::string call_line(const CallRecord& call, std::size_t comm, std::int64_t now
                  " ",     std::to_string(static_cast<unsigned>(call.state)),
                  " ",     std::to_string(age_ms(call, now_ns)),
                  " ",     std::to_string(call.ticket),
-                 "\n"});
+                 past,    "\n"});
 }
 
 std::string activity_line(const trace::ActivityTotals& totals) {
@@ -159,13 +169,7 @@ std::string unjudged_lines(const Recording& recording, std::int64_t now_ns) {
   CallRecord told = *waits;
   told.sequence = 0;
   told.peer = -1;
-  return comm_line(all) + call_line(told, 0, now_ns);
-}
-
-/// Of the oldest call that it waits in. Only a node has all calls of a rank.
-trace::Habit habit_of_wait(const Recording& recording) {
-  const auto call = std::ranges::find(recording.calls, State::started, &CallRecord::state);
-  return call != recording.calls.end() ? trace::habit_of(recording, *call) : trace::Habit::unknown;
+  return comm_line(all) + call_line(told, 0, now_ns, "");
 }
 
 std::string_view word_of_process(const Recording& recording) {
@@ -226,8 +230,7 @@ bool parse_rank(Fields fields, std::uint32_t tasks, Recording& out) {
   const auto kind = std::min(static_cast<std::size_t>(writer - writers.begin()), std::size_t{2});
   out.writer = Writer{static_cast<int>(kind)};
   if (writer != writers.end() && *writer == "ended") out.ending = trace::recorder_format::Ending::well;
-  out.told_habit =
-      trace::Habit{static_cast<std::uint8_t>(fields.number(static_cast<std::uint64_t>(trace::Habit::kept)))};
+  out.told_breaks = fields.number(most_breaks);
   const bool known = writer != writers.end() && std::ranges::find(sources, out.source) != sources.end();
   return fields.fine() && known && out.size == tasks && out.rank < tasks;
 }
@@ -305,6 +308,9 @@ bool parse_call(Fields fields, Recording& out, std::int64_t now_ns) {
   call.state = State{static_cast<std::uint8_t>(fields.number(static_cast<std::uint64_t>(State::failed)))};
   const auto age = static_cast<std::int64_t>(fields.number(most_age_ms));
   call.ticket = fields.number(std::numeric_limits<std::uint64_t>::max());
+  const std::uint64_t past = fields.at_end() ? 0 : fields.number(2 * custom - 1);
+  call.told_habit = trace::Habit{static_cast<std::uint8_t>(past % custom)};
+  call.is_told_custom = past >= custom;
   call.enqueued_ns = call.started_ns = now_ns - age * ns_per_ms;
   if (!call.pending()) call.ended_ns = call.started_ns;
   if (!fields.fine() || call.communicator >= out.communicators.size()) return false;
@@ -315,10 +321,11 @@ bool parse_call(Fields fields, Recording& out, std::int64_t now_ns) {
 }  // namespace
 
 std::string to_rank_state(const Recording& recording, std::int64_t now_ns) {
-  std::string state = concat({"rank ", std::to_string(recording.rank), " ", std::to_string(recording.size), " ",
-                              std::to_string(recording.local_rank), " ", word_of_process(recording), " ",
-                              word_of(recording.source), " ", word_of(recording.host), " ",
-                              std::to_string(static_cast<unsigned>(habit_of_wait(recording))), "\n"});
+  const auto newest = trace::newest_habits(recording);
+  std::string state =
+      concat({"rank ", std::to_string(recording.rank), " ", std::to_string(recording.size), " ",
+              std::to_string(recording.local_rank), " ", word_of_process(recording), " ", word_of(recording.source),
+              " ", word_of(recording.host), " ", std::to_string(newest.broken), "\n"});
   if (recording.totals) state += activity_line(*recording.totals);
   std::size_t number = 0;
   const bool has_unjudged = recording.lacks_slots() || recording.unjudged_wait() != nullptr;
@@ -328,6 +335,7 @@ std::string to_rank_state(const Recording& recording, std::int64_t now_ns) {
     state += unjudged;
     ++number;
   }
+  const auto customs = trace::customs_of(recording);
   for (const CommunicatorRecord* const each : by_importance(recording)) {
     std::string lines = comm_line(*each);
     std::map<std::uint64_t, std::string> by_age;  // readers expect them in the order of the calls
@@ -335,7 +343,10 @@ std::string to_rank_state(const Recording& recording, std::int64_t now_ns) {
     const auto telling = telling_calls(recording, each->slot);
     const auto waited_for = static_cast<std::size_t>(std::ranges::count(telling, State::started, &CallRecord::state));
     for (const CallRecord* const call : telling) {
-      std::string line = call_line(as_told(*call, waited_for), number, now_ns);
+      const auto habit = newest.habits.find(call->ticket);
+      const auto past = past_word(habit != newest.habits.end() ? habit->second : trace::Habit::unknown,
+                                  customs.contains(call->ticket));
+      std::string line = call_line(as_told(*call, waited_for), number, now_ns, past);
       if (length + line.size() > room) continue;
       length += line.size();
       by_age.emplace(call->ticket, std::move(line));

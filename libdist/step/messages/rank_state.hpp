@@ -2,7 +2,7 @@
 // of text; both ends treat it as hostile.
 //
 //   rank 2 4 0 runs mpi node2 3                     rank, ranks of the step, local rank, process (runs, stopped, gone,
-//                                                   ended: gone after a good end), source, host, Habit
+//                                                   ended: gone after a good end), source, host, broken habits
 //   does 81234 41000 7340032 16 0 9120             milliseconds of the node's clock, of processors, bytes read and
 //                                                   written, children, Obstacle, milliseconds of waiting for a
 //                                                   processor if it has waited: of its process, where that is known
@@ -11,7 +11,8 @@
 //   comm ffffffffffffffff 0 1 0 - 1 -               in place of communicators without a slot, or without room here
 //   call 0 1 42 4096 7 0 -1 0 2 61200 107           comm (by its line), operation, sequence, bytes, type, reduction,
 //                                                   peer, tag, state, milliseconds since it began, or ended if it has,
-//                                                   and which of the rank's calls it is
+//                                                   which of the rank's calls it is, and Habit, + 4 for a custom of
+//                                                   the rank (trace/diagnosis/habit.hpp), if that is known
 //
 // Ages instead of times, because the clocks of two nodes differ.
 #pragma once

@@ -11,7 +11,6 @@
 #include "step/messages/control_message.hpp"
 #include "step/server/hang_detector.hpp"
 #include "trace/diagnosis/hang_diagnosis.hpp"
-#include "trace/test/generated_programs.hpp"
 
 namespace amldist::step {
 namespace {
@@ -111,7 +110,7 @@ TEST(RankState, RefusesWhatNoNodeWrites) {
   }
   for (const char* const bad :
        {"\n", "rank 4 4 0 runs mpi node1 0\n", "rank 0 4 0 flies mpi node1 0\n", "rank 0 4 0 runs mpi 0\n",
-        "rank 0 4 0 runs mpi node1 4\n", "comm 000000000000004d 0 4 1 0 1 world\n",
+        "rank 0 4 0 runs mpi node1 1001\n", "comm 000000000000004d 0 4 1 0 1 world\n",
         "rank 0 4 0 runs mpi node1 0\ncall 0 13 1 0 0 0 -1 0 2 5 1\n",
         "rank 0 4 0 runs mpi node1 0\ncomm 4d 0 4 1 0 1 world\n",
         "rank 0 4 0 runs mpi node1 0\ncomm 000000000000004d 0 4 1 3 1 world\n",
@@ -224,38 +223,6 @@ std::optional<HangDetector::Hang> judged(HangDetector& detector, const std::vect
     if (auto hang = detector.look(now)) return hang;
   }
   return std::nullopt;
-}
-
-/// What nodes tell of a rank is less than its recorder has, and must do.
-TEST(RankState, NamesTheCulpritsOfGeneratedPrograms) {
-  using trace::testing::Fault;
-  constexpr std::uint64_t seeds = 100;
-  const std::int64_t now = calendar_ns();
-  std::uint64_t hangs = 0;
-  std::uint64_t right = 0;
-  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
-    for (const Fault fault : {Fault::skip, Fault::extra, Fault::order, Fault::root, Fault::count, Fault::busy}) {
-      const auto program = trace::testing::ProgramGenerator(seed).make(fault);
-      if (program.fault == Fault::none) continue;
-      std::vector<Recording> told;
-      for (const Recording& each : trace::testing::Model(program, seed).run()) {
-        if (each.ending == trace::recorder_format::Ending::well) continue;  // its file is gone
-        told.push_back(*parse_rank_state(to_rank_state(each, now), program.ranks, now));
-      }
-      const auto diagnosis = trace::diagnose_hang(told);
-      if (!diagnosis || diagnosis->kind == trace::HangDiagnosis::Kind::unrecorded) continue;
-      ++hangs;
-      const bool is_decided = diagnosis->kind != trace::HangDiagnosis::Kind::deadlock && !diagnosis->stall.is_tie;
-      const bool is_right = is_decided && std::ranges::all_of(diagnosis->stall.missing, [&](const auto& each) {
-                              return each.rank == program.culprit;
-                            });
-      right += is_right ? 1 : 0;
-      EXPECT_TRUE(is_right || !is_decided) << "seed " << seed << ", " << trace::testing::name_of(fault) << " at rank "
-                                           << program.culprit << ": " << sentence(*diagnosis, 0);
-    }
-  }
-  EXPECT_GE(hangs, seeds * 2);
-  EXPECT_GE(right * 100, hangs * 97);
 }
 
 TEST(HangDetector, SaysWhatTheNodeTellsOfTheCulprit) {

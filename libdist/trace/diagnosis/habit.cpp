@@ -8,6 +8,9 @@
 namespace amldist::trace {
 namespace {
 
+/// A call counts as broken, too, shortly after one that is.
+constexpr std::size_t calls_before = 8;
+
 /// What is the same each time, and what may change from time to time.
 auto kind_of(const CallRecord& call) {
   const bool is_message = !recorder_format::is_collective(call.operation);
@@ -50,8 +53,7 @@ Habit habit_at(const std::vector<CallRecord>& calls, std::size_t at) {
 }  // namespace
 
 Habit habit_of(const Recording& recording, const CallRecord& at) {
-  if (recording.told_habit) return *recording.told_habit;
-  constexpr std::size_t calls_before = 8;
+  if (recording.told_breaks) return at.told_habit;
   const auto found = std::ranges::lower_bound(recording.calls, at.ticket, {}, &CallRecord::ticket);
   if (found == recording.calls.end()) return Habit::unknown;
   const auto own = static_cast<std::size_t>(found - recording.calls.begin());
@@ -61,8 +63,25 @@ Habit habit_of(const Recording& recording, const CallRecord& at) {
   return habit_at(recording.calls, own);
 }
 
+NewestHabits newest_habits(const Recording& recording) {
+  constexpr std::size_t most_calls = 40;  // each costs a look at 512 calls before it
+  NewestHabits newest;
+  const auto& calls = recording.calls;
+  std::size_t last_broken = calls.size();
+  for (std::size_t index = calls.size() - std::min(calls.size(), most_calls); index < calls.size(); ++index) {
+    const Habit own = habit_at(calls, index);
+    if (own == Habit::broken) {
+      ++newest.broken;
+      last_broken = index;
+    }
+    const bool is_shortly_after = last_broken <= index && index - last_broken <= calls_before;
+    newest.habits.emplace(calls[index].ticket, is_shortly_after ? Habit::broken : own);
+  }
+  return newest;
+}
+
 std::size_t broken_habits(const Recording& recording) {
-  if (recording.told_habit) return *recording.told_habit == Habit::broken ? 1 : 0;
+  if (recording.told_breaks) return *recording.told_breaks;
   constexpr std::size_t most_calls = 512;
   const std::size_t end = recording.calls.size();
   std::size_t broken = 0;
@@ -129,21 +148,27 @@ std::span<const NumberedCall> calls_until(std::span<const NumberedCall> all, con
   return until.first(std::min(until.size(), most_calls));
 }
 
-/// Whether a rank makes a call between the one before and the one after it more than once: then it does so by its
-/// program, which is another than that of most ranks. `all`: newest first.
-bool is_own_custom(std::span<const NumberedCall> all, const CallRecord& call) {
-  const auto found = std::ranges::find(all, &call, &NumberedCall::call);
-  const auto at = static_cast<std::size_t>(found - all.begin());
-  if (at == 0 || at + 1 >= all.size()) return false;
-  const auto is_same = [&](std::size_t one, std::size_t other) {
-    return details_of(*all[one].call) == details_of(*all[other].call);
+/// Those that a rank makes between the same two calls more than once. `all`: newest first, of which the newest 512
+/// count.
+std::set<std::uint64_t> customs_in(std::span<const NumberedCall> all) {
+  constexpr std::size_t most_calls = 512;
+  const auto window = [&](std::size_t at) {
+    return std::tuple(details_of(*all[at - 1].call), details_of(*all[at].call), details_of(*all[at + 1].call));
   };
-  for (std::size_t other = 1; other + 1 < all.size(); ++other) {
-    if (other != at && is_same(other, at) && is_same(other - 1, at - 1) && is_same(other + 1, at + 1)) return true;
+  std::map<decltype(window(0)), std::vector<std::uint64_t>> by_window;
+  for (std::size_t at = 1; at + 1 < std::min(all.size(), most_calls); ++at)
+    by_window[window(at)].push_back(all[at].call->ticket);
+  std::set<std::uint64_t> customs;
+  for (const auto& [calls, tickets] : by_window) {
+    if (tickets.size() > 1) customs.insert(tickets.begin(), tickets.end());
   }
-  return false;
+  return customs;
 }
 }  // namespace
+
+std::set<std::uint64_t> customs_of(const Recording& recording) {
+  return customs_in(collective_calls(recording, 1, ~std::uint64_t{0}));
+}
 
 bool leaves_common_order(std::span<const Recording> recordings, const Recording& rank, const CallRecord& at) {
   constexpr std::size_t least_ranks = 3;
@@ -173,7 +198,9 @@ bool leaves_common_order(std::span<const Recording> recordings, const Recording&
       if (vote.second > most.second) most = vote;
     }
     if (all < least_ranks || most.second * 2 <= all) return false;  // there is no common order
-    if (most.first != kind(rank, *one->call)) return has_followed && !is_own_custom(all_own, *one->call);
+    if (most.first != kind(rank, *one->call))
+      return has_followed &&
+             !(rank.told_breaks ? one->call->is_told_custom : customs_in(all_own).contains(one->call->ticket));
     has_followed = true;
   }
   return false;

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
 #include <span>
 
 #include "trace/record/record_reader.hpp"
@@ -11,14 +14,26 @@ namespace amldist::trace {
 
 /// Whether a rank made this call, and the 8 before it, after the same calls as before: of the last 512 calls, the
 /// longest run counts that ended as the one before a call. Nothing is known of the last call of all, finalize. What a
-/// node has told of a rank (Recording::told_habit) counts instead.
+/// node has told of the call (CallRecord::told_habit) counts instead.
 [[nodiscard]] Habit habit_of(const Recording& recording, const CallRecord& at);
+
+/// The same of the newest calls, by ticket, and how many of them the rank had not made after the same calls before:
+/// what a node tells.
+struct NewestHabits {
+  std::map<std::uint64_t, Habit> habits;
+  std::size_t broken = 0;
+};
+[[nodiscard]] NewestHabits newest_habits(const Recording& recording);
 
 /// How many of the last 512 calls the rank had not made after the same calls before.
 [[nodiscard]] std::size_t broken_habits(const Recording& recording);
 
+/// The tickets of the calls of all members that a rank makes between the same two again and again: then it does so by
+/// its program, also where that differs from what most ranks do.
+[[nodiscard]] std::set<std::uint64_t> customs_of(const Recording& recording);
+
 /// Whether this call, or one of the 32 before it, is the first of a rank that differs from the call that most ranks
-/// made with the same number, of those that have communicators of the same sizes.
+/// made with the same number, of those that have communicators of the same sizes; and it is not its custom.
 [[nodiscard]] bool leaves_common_order(std::span<const Recording> recordings, const Recording& rank,
                                        const CallRecord& at);
 

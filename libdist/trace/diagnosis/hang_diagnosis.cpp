@@ -142,7 +142,6 @@ std::optional<Stall> WaitGraph::end_of_waits(bool last_resort) const {
     if (is_idle_server(stall)) continue;
     std::vector<MissingRank> missing = stall.missing;
     std::erase_if(missing, is_consequence);
-    drop_unsure(missing);
     if (missing.empty()) continue;
     Stall own = stall;
     own.missing = std::move(missing);
@@ -368,6 +367,7 @@ std::string deadlock_sentence(const HangDiagnosis& diagnosis, std::uint64_t seco
 std::optional<HangDiagnosis> diagnose_hang(std::span<const Recording> recordings, std::optional<std::uint32_t> of) {
   auto stalls = find_all_stalls(recordings);
   if (of) keep_waits_of(stalls, *of);
+  for (Stall& each : stalls) drop_unsure(each.missing);
   // What ranks wait for that have left early is the fault only where nobody waits for anything else.
   if (!std::ranges::all_of(stalls, has_left_early)) std::erase_if(stalls, has_left_early);
   const WaitGraph graph(stalls);

@@ -201,15 +201,14 @@ MissingRank without_recorder(const Step& step, const Recording& other, const Com
                          : MissingRank{.why = Why::no_recorder, .rank = in_step};
 }
 
-/// A rank of the other one's communicator that has a recorder, but has never had this communicator, or no longer: it
-/// has not made the call that would give it one. It may have one all the same where its slots are all in use, or where
-/// its node has told the most important ones only.
-std::optional<MissingRank> not_yet_member(const Step& step, const Member& other, std::uint32_t rank,
-                                          std::uint64_t sequence) {
-  const auto& members = other.communicator->world_ranks;
-  const Recording* const found =
-      rank < members.size() ? step.recording(members[rank], other.recording->source) : nullptr;
-  if (found == nullptr) return std::nullopt;
+/// A rank of a communicator of another one's that is not known to have it. It has not made the call that would give it
+/// one; or has it all the same, where its slots are all in use, or where its node has told the most important ones
+/// only.
+MissingRank absent_member(const Step& step, const Recording& other, const CommunicatorRecord& communicator,
+                          std::uint32_t rank, std::uint64_t sequence) {
+  const auto& members = communicator.world_ranks;
+  const Recording* const found = rank < members.size() ? step.recording(members[rank], other.source) : nullptr;
+  if (found == nullptr) return without_recorder(step, other, communicator, rank);
   const bool is_certain = sequence == 1 && !found->lacks_slots();
   return missing_rank_of({found, nullptr}, is_certain ? Why::never_called : Why::no_recorder);
 }
@@ -224,8 +223,7 @@ void add_absent(const Group& group, const Step& step, std::uint64_t sequence, St
     if (seen[rank]) continue;
     const Step::Place left = step.place(stall.communicator, rank);
     if (left.recording == nullptr) {
-      const auto known = not_yet_member(step, first, rank, sequence);
-      stall.missing.push_back(known.value_or(without_recorder(step, *first.recording, *first.communicator, rank)));
+      stall.missing.push_back(absent_member(step, *first.recording, *first.communicator, rank, sequence));
     } else if (left.communicator->entered < sequence) {
       stall.missing.push_back(missing_rank_of({left.recording, left.communicator}, Why::never_called));
     }
@@ -495,7 +493,8 @@ std::optional<Stall> message_stall(const Recording& recording, const CallRecord&
   const auto peer = static_cast<std::uint32_t>(call.peer);
   const Step::Place partner = step.place(own->id, peer);
   if (partner.recording == nullptr) {
-    stall.missing.push_back(without_recorder(step, recording, *own, peer));
+    constexpr std::uint64_t not_the_first = 2;
+    stall.missing.push_back(absent_member(step, recording, *own, peer, not_the_first));
   } else if (partner.recording->writer == Writer::runs && step.has_posted(*own, peer, call)) {
     return std::nullopt;
   } else {

@@ -18,6 +18,14 @@
 
 namespace amldist::trace {
 
+/// Whether a rank has made its call after the same calls before (diagnosis/habit.hpp). The later ones weigh more.
+enum class Habit : std::uint8_t {
+  unknown,
+  broken,   ///< it made another call then
+  resized,  ///< it made the same call, of another size or with another root
+  kept,
+};
+
 /// One call as its file records it. Times are nanoseconds since 1970 on the clock of the writer's host; 0: not yet.
 struct CallRecord {
   std::uint64_t ticket = 0;  ///< from 1, in the order in which the process made its calls
@@ -37,6 +45,8 @@ struct CallRecord {
   /// Of all that must be equal on every rank: calls of one number that differ in it are a fault even if they have
   /// ended. 0: not known, as in every file.
   std::uint32_t digest = 0;
+  Habit told_habit = Habit::unknown;  ///< in what a node tells: habit_of() this call
+  bool is_told_custom = false;        ///< in what a node tells: customs_of() its rank has it
 
   /// When a thread began to wait in it, or when it was posted if no thread waits.
   [[nodiscard]] std::int64_t begin_ns() const noexcept { return started_ns != 0 ? started_ns : enqueued_ns; }
@@ -69,14 +79,6 @@ enum class Writer {
   silent,   ///< it does not answer the other ranks: stopped, or its node is gone; only libamldist knows
 };
 
-/// Whether a rank has made its call after the same calls before (diagnosis/habit.hpp). The later ones weigh more.
-enum class Habit : std::uint8_t {
-  unknown,
-  broken,   ///< it made another call then
-  resized,  ///< it made the same call, of another size or with another root
-  kept,
-};
-
 /// In place of a source, in what a node tells of a rank that has no recorder: only its process is known.
 inline constexpr std::string_view without_file = "none";
 
@@ -94,12 +96,12 @@ struct Recording {
   Writer writer = Writer::gone;
   recorder_format::Ending ending = recorder_format::Ending::none;
   std::int64_t created_ns = 0;
-  std::int64_t created_monotonic_ns = 0;           ///< by this node's clock; 0 if another node wrote it
-  std::int64_t latest_ns = 0;                      ///< time of the last heartbeat
-  std::uint64_t recorded = 0;                      ///< number of calls; the file has the newest of them
-  std::optional<Habit> told_habit = std::nullopt;  ///< in what a node tells: of the oldest call that the rank waits in
-  std::optional<ActivityTotals> totals = std::nullopt;  ///< of its process; only in what a node tells
-  Activity activity = {};                               ///< of its process, where totals of two times are known
+  std::int64_t created_monotonic_ns = 0;                  ///< by this node's clock; 0 if another node wrote it
+  std::int64_t latest_ns = 0;                             ///< time of the last heartbeat
+  std::uint64_t recorded = 0;                             ///< number of calls; the file has the newest of them
+  std::optional<std::size_t> told_breaks = std::nullopt;  ///< in what a node tells: broken_habits() of the rank
+  std::optional<ActivityTotals> totals = std::nullopt;    ///< of its process; only in what a node tells
+  Activity activity = {};                                 ///< of its process, where totals of two times are known
   std::string remark = {};  ///< what else is known of a rank that has not come: a clause that begins with "it"
   std::vector<CommunicatorRecord> communicators;
   /// Oldest first. A call of MPI in which one thread has waited while others went on for a second or more is
