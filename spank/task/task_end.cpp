@@ -94,10 +94,11 @@ std::vector<trace::Recording> recordings_of(std::span<const std::string> roots, 
 }
 
 /// Of each recorder of a rank, under trace.
-std::string texts_of(const std::vector<trace::Recording>& recordings, std::size_t room) {
+std::string texts_of(const std::vector<trace::Recording>& recordings, bool failed, std::size_t room) {
   std::string states;
   for (trace::Recording each : recordings) {
     each.writer = trace::Writer::gone;
+    each.has_exited = !failed;
     const std::string state = step::to_rank_state(each, each.present_ns());
     if (states.size() + state.size() < room) states += part_separator + state;
   }
@@ -118,7 +119,8 @@ std::optional<UserAnswer> ask_as_user(const NodePlan& plan, const EndedTask& tas
     std::string told = text::concat(
         {trace::last_call_of(recordings).value_or(""), "\n", task.failed() ? find_as_user(places).to_string() : ""});
     if (plan.trace.on)
-      told += texts_of(recordings, longest_answer_as_user - std::min(longest_answer_as_user, told.size()));
+      told +=
+          texts_of(recordings, task.failed(), longest_answer_as_user - std::min(longest_answer_as_user, told.size()));
     return told;
   };
   const auto answer = answer_as_user(task.user, read, recorder_timeout);

@@ -23,8 +23,8 @@ using trace::Writer;
 using trace::recorder_format::State;
 
 constexpr std::int64_t ns_per_ms = 1'000'000;
-/// As trace::Writer; "ended" is gone, and well.
-constexpr std::array<std::string_view, 4> writers = {"runs", "stopped", "gone", "ended"};
+/// As trace::Writer; "ended" is gone and has closed its recorder well, "exited" is gone with status 0.
+constexpr std::array<std::string_view, 5> writers = {"runs", "stopped", "gone", "ended", "exited"};
 constexpr std::array<std::string_view, 5> sources = {"amldist", "mpi", "nccl", "torch", trace::without_file};
 
 /// Time since it began, or since its end if it has ended.
@@ -175,7 +175,8 @@ std::string unjudged_lines(const Recording& recording, std::int64_t now_ns) {
 std::string_view word_of_process(const Recording& recording) {
   if (recording.writer == Writer::runs) return "runs";
   if (recording.writer != Writer::gone) return "stopped";
-  return recording.ending == trace::recorder_format::Ending::well ? "ended" : "gone";
+  if (recording.ending == trace::recorder_format::Ending::well) return "ended";
+  return recording.has_exited ? "exited" : "gone";
 }
 
 /// Reads the fields of a line in order. After an invalid field all later ones are invalid, too.
@@ -230,6 +231,7 @@ bool parse_rank(Fields fields, std::uint32_t tasks, Recording& out) {
   const auto kind = std::min(static_cast<std::size_t>(writer - writers.begin()), std::size_t{2});
   out.writer = Writer{static_cast<int>(kind)};
   if (writer != writers.end() && *writer == "ended") out.ending = trace::recorder_format::Ending::well;
+  out.has_exited = writer != writers.end() && *writer == "exited";
   out.told_breaks = fields.number(most_breaks);
   const bool known = writer != writers.end() && std::ranges::find(sources, out.source) != sources.end();
   return fields.fine() && known && out.size == tasks && out.rank < tasks;

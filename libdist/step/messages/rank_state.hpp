@@ -2,7 +2,8 @@
 // of text; both ends treat it as hostile.
 //
 //   rank 2 4 0 runs mpi node2 3                     rank, ranks of the step, local rank, process (runs, stopped, gone,
-//                                                   ended: gone after a good end), source, host, broken habits
+//                                                   ended: gone after a good end, exited: gone
+//                                                   with status 0), source, host, broken habits
 //   does 81234 41000 7340032 16 0 9120             milliseconds of the node's clock, of processors, bytes read and
 //                                                   written, children, Obstacle, milliseconds of waiting for a
 //                                                   processor if it has waited: of its process, where that is known

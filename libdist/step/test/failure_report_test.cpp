@@ -212,6 +212,21 @@ TEST(FirstFailure, AWrongCallIsTheCauseOfAnErrorInIt) {
             "float32, 8 KiB) instead; the first to fail of it ended with exit status 15, 1.2 s after the start");
 }
 
+TEST(FirstFailure, ACallThatTheOthersHaveEndedWithoutIsTheCauseOfAnErrorInIt) {
+  FailureReport alone = report(1, exited(1)), other = report(3, 0);
+  alone.last_call = "in allreduce #5 (1024 float32, 4 KiB) broken by another rank";
+  other.last_call = "after allreduce #4 (1024 float32, 4 KiB)";
+  std::vector<std::string> states = {state_of(0, false), state_of(1, true), state_of(2, false), state_of(3, false)};
+  for (std::string& each : states) {
+    if (each.find("call 0 1 4 ") != std::string::npos) each.replace(each.find("gone"), 4, "exited");
+  }
+  EXPECT_EQ(sentence_with({other, alone}, states),
+            "first failure: allreduce #5 (1024 float32, 4 KiB): rank 1 (local 0) on node2 is alone in it: the others "
+            "have ended without it; the first to fail of it ended with exit status 1, 1.2 s after the start");
+  EXPECT_TRUE(sentence_with({other, alone}, {states[1], states[3]}).starts_with("first failure: rank 3 "))
+      << "of two, either may be wrong";
+}
+
 TEST(LastStates, KeepNothingElse) {
   LastStates last(4);
   last.take("rank 9 4 0 gone mpi node2 0\n");

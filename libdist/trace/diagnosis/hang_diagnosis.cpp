@@ -261,11 +261,14 @@ std::optional<Stall> wrong_call(std::span<const Recording> recordings, const Wai
 }
 
 /// Some ranks wait in a call that all others have ended without: they made one too many, where they are fewer, or where
-/// their past says so.
+/// their past says so. Of ranks that have ended without their last call only the first holds: they may have left early.
 std::optional<Stall> call_too_many(std::span<const Recording> recordings, const WaitGraph& graph, const Stall& stall) {
   constexpr std::size_t most_examined = 16;
-  if (stall.waiting.empty() || stall.waiting.size() > most_examined ||
-      !std::ranges::all_of(stall.missing, has_ended_well))
+  const bool are_fewer = stall.waiting.size() < stall.missing.size();
+  const auto has_ended = [&](const MissingRank& each) {
+    return has_ended_well(each) || (are_fewer && each.recording != nullptr && each.recording->has_exited);
+  };
+  if (stall.waiting.empty() || stall.waiting.size() > most_examined || !std::ranges::all_of(stall.missing, has_ended))
     return std::nullopt;
   Stall own = stall;
   own.missing.clear();
@@ -275,7 +278,7 @@ std::optional<Stall> call_too_many(std::span<const Recording> recordings, const 
     if (waits.call == nullptr) return std::nullopt;
     own.missing.push_back({Why::alone, rank, waits.recording, waits.call});
   }
-  if (stall.waiting.size() < stall.missing.size()) return own;
+  if (are_fewer) return own;
   if (stall.waiting.size() > 1) return std::nullopt;
   // Of two, one has made a call more than the other.
   const std::size_t here = broken_habits(*own.missing[0].recording);

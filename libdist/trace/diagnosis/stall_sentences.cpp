@@ -14,7 +14,7 @@ using text::concat;
 namespace {
 
 bool is_known_dead(const Recording& recording) {
-  return recording.source != without_file && recording.ending != recorder_format::Ending::well;
+  return recording.source != without_file && recording.ending != recorder_format::Ending::well && !recording.has_exited;
 }
 
 /// A rank that may be wrong, or the other one.

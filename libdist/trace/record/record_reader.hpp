@@ -95,6 +95,7 @@ struct Recording {
   std::int32_t pid = 0;
   Writer writer = Writer::gone;
   recorder_format::Ending ending = recorder_format::Ending::none;
+  bool has_exited = false;  ///< in what a node tells: its process has ended with status 0
   std::int64_t created_ns = 0;
   std::int64_t created_monotonic_ns = 0;                  ///< by this node's clock; 0 if another node wrote it
   std::int64_t latest_ns = 0;                             ///< time of the last heartbeat
