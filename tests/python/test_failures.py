@@ -295,6 +295,16 @@ BAD_INPUT = [
     ("comm.split(2**32)", "ValueError", "split: colour 4294967296"),
     ("comm.split(0, key=2**31)", "ValueError", "split: key 2147483648"),
     ("comm.broadcast(np.ones(1), root=0.0)", "TypeError", "float"),
+    ("comm.allgatherv(np.ones(1), np.ones(2), [1, 2**64 + 1])", "ValueError", "counts has the entry 18446744073709551617"),
+    ("comm.allgatherv(np.ones(1), np.ones(2), (count for count in [1, -1]))", "ValueError", "negative"),
+    ("comm.allgatherv(np.ones(1), np.ones(2), [1, 1.7])", "ValueError", "counts has the entry 1.7"),
+    ("comm.alltoallv(np.ones(2), [1, 1], np.ones(2), [1, 1], send_offsets=[0, 2**64 + 1])", "ValueError", "send_offsets has the entry"),
+    ("comm.reducer([2**64 + 1])", "ValueError", "counts has the entry"),
+    ("comm.reducer([1], bucket_bytes=2**64 + 5)", "ValueError", "bucket_bytes has the entry"),
+    ("comm.reducer([1], fuse_bytes=-1)", "ValueError", "negative"),
+    ("comm.allocate((2**40, 2**40))", "MemoryError", "bytes are more than this machine can address"),
+    ("comm.allocate(2**62)", "MemoryError", "bytes are more than"),
+    ("comm.allreduce(Negated())", "ValueError", "negated only when it is read: pass tensor.resolve_neg()"),
     ("comm.reducer([-1])", "ValueError", "negative"),
     ("comm.reducer([1], size=3)", "TypeError", "size"),
     ("amldist.init()", "ValueError", "world"),
@@ -308,6 +318,9 @@ BAD_INPUT = [
 def test_bad_input_gets_a_sentence_and_the_communicator_goes_on(run):
     run(f"""
         import numpy as np
+        class Negated:     # a view of PyTorch's
+            def is_neg(self): return True
+            def __dlpack__(self): return np.ones(1).__dlpack__()
         for call, exception, words in {BAD_INPUT!r}:
             try: eval(call)
             except Exception as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from typing import Any, Optional
 
 #: Numbers of amldist_type by the names that NumPy and PyTorch use.
@@ -168,6 +169,8 @@ def array_of(array: Any, what: str, writable: bool) -> Array:
     else:
         return _of_view(view, what, writable)
     if hasattr(array, "__dlpack__"):
+        if hasattr(array, "is_neg") and array.is_neg():  # PyTorch exports the numbers in memory, which have the other sign
+            raise ValueError(f"{what} is negated only when it is read: pass tensor.resolve_neg()")
         try:
             capsule = array.__dlpack__()
         except (BufferError, RuntimeError, TypeError) as error:
@@ -196,13 +199,23 @@ def type_of(dtype: Any) -> int:
     return kind
 
 
+def whole_numbers(numbers: Any, what: str) -> list[int]:
+    """Counts, offsets or sizes, which ctypes would cut to other ones where they are no size_t. Errors: ValueError."""
+    entries = list(numbers)
+    listed = [int(entry) for entry in entries]
+    for number, given in zip(listed, entries):
+        if number < 0:
+            raise ValueError(f"{what} has a negative entry: {listed}")
+        if number != given or number > sys.maxsize:
+            raise ValueError(f"{what} has the entry {given}: each must be a whole number of at most {sys.maxsize}")
+    return listed
+
+
 def sizes_of(numbers: Any, entries: int, what: str) -> Any:
     """A list of counts or offsets as size_t[]. Errors: ValueError."""
-    listed = [int(number) for number in numbers]
+    listed = whole_numbers(numbers, what)
     if len(listed) != entries:
         raise ValueError(f"{what} has {len(listed)} entries: one for each of the {entries} ranks is needed")
-    if any(number < 0 for number in listed):
-        raise ValueError(f"{what} has a negative entry: {listed}")
     return (ctypes.c_size_t * entries)(*listed)
 
 

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import inspect
 import math
+import sys
 from contextlib import contextmanager
 from operator import index
 from types import TracebackType
@@ -422,6 +423,8 @@ class Communicator:
         count = math.prod(extents)
         if count < 0 or any(extent < 0 for extent in extents):
             raise ValueError(f"allocate: the shape {extents} has a negative extent")
+        if count * SIZES[kind] > sys.maxsize:  # ctypes would cut it
+            raise MemoryError(f"allocate: {count * SIZES[kind]} bytes are more than this machine can address")
         memory = ctypes.c_void_p()
         check(lib.amldist_alloc(self._handle, max(1, count * SIZES[kind]), ctypes.byref(memory)))
         raw = memoryview((ctypes.c_char * (count * SIZES[kind])).from_address(memory.value or 0)).cast("B")

@@ -6,7 +6,7 @@ import ctypes
 from typing import Any, Optional, Protocol, Sequence
 
 from amldist import _interrupt
-from amldist._buffers import SIZES, TYPES, array_of, operator_of, type_of
+from amldist._buffers import SIZES, TYPES, array_of, operator_of, type_of, whole_numbers
 from amldist._errors import check, raise_last
 from amldist._library import ReducerOptionsStruct, lib
 
@@ -29,12 +29,11 @@ class Reducer:
 
     def __init__(self, comm: World, counts: Sequence[int], dtype: Any = "float32", op: str = "avg", **options: int) -> None:
         self._comm = comm
-        self._counts = [int(count) for count in counts]
-        if any(count < 0 for count in self._counts):
-            raise ValueError(f"Reducer: a count is negative: {self._counts}")
+        self._counts = whole_numbers(counts, "Reducer: counts")
         unknown = set(options) - {"bucket_bytes", "first_bucket_bytes", "fuse_bytes"}
         if unknown:
             raise TypeError(f"Reducer: {sorted(unknown)[0]} is not an option of it")
+        whole_numbers(options.values(), f"Reducer: {', '.join(options)}")
         self._type = type_of(dtype)
         self._kept: dict[int, object] = {}
         given = ReducerOptionsStruct(ctypes.sizeof(ReducerOptionsStruct), op=operator_of(op), **options)
