@@ -45,7 +45,7 @@ LACKS = {
         "parts": (takes_parts(), "takes no back end in Python for one device of a group"),
         "hooks": (hasattr(dist.ProcessGroup, "register_pre_hook"), "has no hooks of a process group"),
         "NaN check": ("TORCH_DIST_NAN_CHECK" in _C10D, "does not read TORCH_DIST_NAN_CHECK"),
-        "recorder": ("backend" in (torch._C._distributed_c10d._dump_fr_trace_json.__doc__ or ""), "has no flight recorder of other back ends than NCCL's"),
+        "recorder": ("backend" in str(getattr(torch._C._distributed_c10d, "_dump_fr_trace_json", None).__doc__), "has no flight recorder of other back ends than NCCL's"),
         "entry point": ("torch.distributed.backends" in _C10D, "looks for no entry points of back ends: it needs `import amldist.torch`"),
         "names of hooks": (hasattr(getattr(torch._C._distributed_c10d, "HookOpName", None), "ALLGATHER_BASE"), "tells a hook that an operation is an all-gather, not which form of it"),
         "monitored barrier": ("get_backend(group) != Backend.GLOO" not in inspect.getsource(dist.monitored_barrier), "offers monitored_barrier() to Gloo alone"),
