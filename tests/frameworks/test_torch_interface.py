@@ -80,6 +80,10 @@ def test_what_only_the_newest_releases_have():
             output = torch.zeros(2 * size, 3) if rank == 0 else None
             functions.gather_single(torch.full((3, 2), float(rank)).t(), output, 0)
             if rank == 0: assert output[:, 0].tolist() == [float(r) for r in range(size) for _ in range(2)], output
+            output = torch.zeros(3, 2 * size).t() if rank == 0 else None     # lies in another order
+            functions.gather_single(torch.full((2, 3), float(rank)), output, 0)
+            if rank == 0: assert output[:, 2].tolist() == [float(r) for r in range(size) for _ in range(2)], output
+            if rank == 0: raises(lambda: functions.gather_single(torch.ones(2, 3), torch.ones(5), 0), RuntimeError, "gather_single", "times as many")
         if hasattr(functions, "shrink_group") and amldist.torch._backend.PARTS:
             dist.barrier()
             if rank != 2:

@@ -327,9 +327,21 @@ class Calls:
         return self._engine.run(name, arguments, opts, future_value(outputs), (given, flat), place)
 
     def gather_single(self, output: Optional[Tensor], source: Tensor, opts: Any) -> Any:
-        is_root = self._rank == opts.rootRank
-        parts = list(output.view(-1).chunk(self._size)) if is_root and output is not None else []
-        return self.gather([parts] if is_root else [], [source.reshape(-1)], opts)
+        name = "gather_single"
+        check(name, source)
+        place = self._engine.place(name, source)
+        given = place.read(source)
+        count, kind = _moved(given)
+        if self._rank != opts.rootRank:
+            return self._engine.run("gather", (given.data_ptr(), None, count, kind, opts.rootRank), opts, [], given, place)
+        if output is None:
+            raise refuse(name, "the root has no output")
+        _check_types(name, source, output)
+        if output.numel() != source.numel() * self._size:
+            raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: it must have {self._size} times as many elements")
+        result = place.write(output)
+        arguments = (given.data_ptr(), result.data_ptr(), count, kind, opts.rootRank)
+        return self._engine.run("gather", arguments, opts, [output], (given, result), place)
 
     def scatter(self, outputs: List[Tensor], inputs: List[List[Tensor]], opts: Any) -> Any:
         name, output = "scatter", _only(outputs, "scatter", "output")
