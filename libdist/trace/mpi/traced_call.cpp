@@ -1,5 +1,4 @@
 // Records one call of the program: its arguments and its times.
-#include <algorithm>
 
 #include "trace/mpi/tracer.hpp"
 
@@ -67,16 +66,6 @@ void Traced::begin(Posted /*how*/, const OfOpened& call, const Data& data) noexc
 }
 
 namespace {
-/// Small tags stay as they are.
-std::uint16_t short_tag(std::uint32_t tag) noexcept {
-  constexpr std::uint32_t large = trace::recorder_format::first_shared_tag;
-  if (tag < large) return static_cast<std::uint16_t>(tag);
-  constexpr std::uint32_t golden = 0x9e3779b9;  // Knuth's multiplicative hash
-  constexpr int to_15_bits = 17;
-  const std::uint32_t mixed = large | ((tag * golden) >> to_15_bits);
-  return static_cast<std::uint16_t>(std::min(mixed, std::uint32_t{trace::recorder_format::any_tag} - 1));
-}
-
 /// The record of a message; nullopt if the call is not a message.
 std::optional<trace::RecordedCall> message(const OfTwo& call, const Data& data) noexcept {
   Tracer& trace = tracer();
@@ -84,8 +73,9 @@ std::optional<trace::RecordedCall> message(const OfTwo& call, const Data& data) 
   const Communicator* const communicator = trace.find(call.comm);
   if (communicator == nullptr) return std::nullopt;
   const bool any = call.peer == trace.abi().any_source;
-  const std::uint16_t tag =
-      call.tag == trace.abi().any_tag ? trace::recorder_format::any_tag : short_tag(static_cast<unsigned>(call.tag));
+  const std::uint16_t tag = call.tag == trace.abi().any_tag
+                                ? trace::recorder_format::any_tag
+                                : trace::recorder_format::short_tag(static_cast<unsigned>(call.tag));
   return trace::RecordedCall{call.operation,
                              trace.type_of(data.type),
                              calls::ReduceOp::sum,

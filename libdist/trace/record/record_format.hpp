@@ -137,6 +137,21 @@ inline constexpr std::uint16_t any_tag = 0xffff;
 /// A peer that may be any member.
 inline constexpr std::int32_t any_peer = -2;
 
+/// A tag of a message as it is recorded.
+[[nodiscard]] constexpr std::uint16_t short_tag(std::uint32_t tag) noexcept {
+  if (tag < first_shared_tag) return static_cast<std::uint16_t>(tag);
+  constexpr std::uint32_t golden = 0x9e3779b9;  // Knuth's multiplicative hash
+  constexpr int to_15_bits = 17;
+  const std::uint32_t mixed = first_shared_tag | ((tag * golden) >> to_15_bits);
+  return static_cast<std::uint16_t>(mixed < any_tag ? mixed : any_tag - 1);
+}
+
+/// That of one of libamldist's calls; 0 without one.
+[[nodiscard]] constexpr std::uint16_t tag_of(const calls::Call& call) noexcept {
+  return call.tag < 0 || !is_point_to_point(call.operation) ? std::uint16_t{0}
+                                                            : short_tag(static_cast<std::uint32_t>(call.tag));
+}
+
 /// The root or peer of one of libamldist's calls; -1: it has none.
 [[nodiscard]] constexpr std::int32_t peer_of(const calls::Call& call) noexcept {
   const bool is_from_any = call.operation == calls::Operation::recv && call.root == calls::Call::any_source;

@@ -472,5 +472,18 @@ TEST(Recorder, JudgesNobodyByACommunicatorBeyondItsLines) {
   EXPECT_EQ(recorder->add_communicator(1001, 0, 4), 7U);
 }
 
+TEST(RecordFormat, KeepsTheTagsOfMessages) {
+  calls::Call call;
+  call.operation = calls::Operation::send;
+  EXPECT_EQ(recorder_format::tag_of(call), 0);
+  call.tag = 7;
+  EXPECT_EQ(recorder_format::tag_of(call), 7);
+  call.tag = 1'000'000;
+  EXPECT_GE(recorder_format::tag_of(call), recorder_format::first_shared_tag);
+  EXPECT_LT(recorder_format::tag_of(call), recorder_format::any_tag);
+  call.operation = calls::Operation::allreduce;
+  EXPECT_EQ(recorder_format::tag_of(call), 0) << "there it would be the number of a function";
+}
+
 }  // namespace
 }  // namespace amldist::trace

@@ -80,6 +80,8 @@ def test_a_receive_from_any_rank_waits_for_those_that_are_idle(cluster, program,
     lines = [line for line in done.err.splitlines() if line.startswith("aml-dist: hang: ")]
     assert done.status == 75 and len(lines) == 1, done
     assert "rank 3 (local 1) on node2" in lines[0] and "rank 2 (local" not in lines[0] and "3 ranks wait" in lines[0], done
+    (report,) = workdir.glob("aml-dist-hang-*.txt")
+    assert "(1 float32, 4 bytes, tag 3) from any rank" in report.read_text(), report.read_text()
 
 
 @pytest.mark.parametrize("mpi", ["none", "pmix"])

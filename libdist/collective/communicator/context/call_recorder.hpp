@@ -19,9 +19,10 @@ class CallRecorder final : public CallObserver {
 
   [[nodiscard]] Ticket begin(const calls::Call& call, std::uint64_t began) override {
     if (recorder_ == nullptr) return 0;
-    return recorder_->begin({call.operation, call.type, call.redop, slot_, call.sequence,
-                             call.count * size_of(call.type), trace::recorder_format::peer_of(call)},
-                            began);
+    return recorder_->begin(
+        {call.operation, call.type, call.redop, slot_, call.sequence, call.count * size_of(call.type),
+         trace::recorder_format::peer_of(call), trace::recorder_format::tag_of(call)},
+        began);
   }
   void complete(Ticket ticket) override {
     if (recorder_ != nullptr) recorder_->complete(ticket);
