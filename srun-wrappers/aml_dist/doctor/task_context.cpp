@@ -99,6 +99,8 @@ TaskContext TaskContext::changed(std::vector<EnvironmentPatch::Change> changes) 
           machine_};
 }
 
-bool is_loopback(std::string_view host) { return host.starts_with("127.") || host == "localhost" || host == "::1" || host == "[::1]"; }
+bool is_loopback(std::string_view host) {
+  return host.starts_with("127.") || host == "localhost" || host == "::1" || host == "[::1]";
+}
 
 }  // namespace amldist::doctor
