@@ -323,9 +323,11 @@ Stall message_past_the_end(std::span<const Recording> recordings, const Stall& s
   const std::uint32_t rank = stall.waiting.front();
   const OwnWait sender = own_wait(recordings, rank);
   if (sender.call == nullptr) return own;
+  constexpr std::size_t least_calls = 8;  // libamldist's own diagnosis knows the last few only, which tell nothing
+  const bool is_past_known = sender.recording->told_breaks || sender.recording->calls.size() >= least_calls;
   const std::size_t here = broken_habits(*sender.recording);
   const std::size_t there = broken_habits(*stall.missing.front().recording);
-  if (here < there) return own;
+  if (here < there || !is_past_known) return own;
   own.waiting.clear();
   if (here > there) own.missing.clear();
   else own.is_tie = true;
