@@ -137,7 +137,8 @@ CallRecord as_told(const CallRecord& call, std::size_t waited_for) {
 }
 
 /// The calls of a communicator that matter: those under way, at most a few, and the newest collective ones.
-std::vector<const CallRecord*> telling_calls(const Recording& recording, std::uint32_t slot) {
+/// `past`: how many of these.
+std::vector<const CallRecord*> telling_calls(const Recording& recording, std::uint32_t slot, std::size_t past) {
   constexpr std::size_t most_posted = 4;
   std::vector<const CallRecord*> calls;
   const CallRecord* newest = nullptr;
@@ -151,7 +152,7 @@ std::vector<const CallRecord*> telling_calls(const Recording& recording, std::ui
     if (posted && calls.size() < most_posted) calls.push_back(&call);
   }
   // A rank that is ahead of the others may have skipped their call by making another one.
-  const std::size_t most_with_past = std::max<std::size_t>(7, calls.size() + 1);
+  const std::size_t most_with_past = std::max<std::size_t>(past, calls.size() + 1);
   for (auto call = recording.calls.rbegin(); call != recording.calls.rend() && calls.size() < most_with_past; ++call) {
     const bool tells =
         call->communicator == slot && (trace::recorder_format::is_collective(call->operation) || &*call == newest);
@@ -320,6 +321,42 @@ bool parse_call(Fields fields, Recording& out, std::int64_t now_ns) {
   return true;
 }
 
+/// The groups of a state, the most important first, as many as there is room for.
+struct ToldGroups {
+  std::string lines;
+  bool leaves_out = false;
+};
+
+/// `number`: of the first group's line; `past`: how many calls are told of each.
+ToldGroups told_groups(const Recording& recording, std::int64_t now_ns, std::size_t number, std::size_t room,
+                       std::size_t past) {
+  const auto newest = trace::newest_habits(recording);
+  const auto customs = trace::customs_of(recording);
+  ToldGroups told;
+  for (const CommunicatorRecord* const each : by_importance(recording)) {
+    std::string lines = comm_line(*each);
+    std::map<std::uint64_t, std::string> by_age;  // readers expect them in the order of the calls
+    std::size_t length = told.lines.size() + lines.size();
+    const auto telling = telling_calls(recording, each->slot, past);
+    const auto waited_for = static_cast<std::size_t>(std::ranges::count(telling, State::started, &CallRecord::state));
+    for (const CallRecord* const call : telling) {
+      const auto habit = newest.habits.find(call->ticket);
+      const auto word = past_word(habit != newest.habits.end() ? habit->second : trace::Habit::unknown,
+                                  customs.contains(call->ticket));
+      std::string line = call_line(as_told(*call, waited_for), number, now_ns, word);
+      if (length + line.size() > room) continue;
+      length += line.size();
+      by_age.emplace(call->ticket, std::move(line));
+    }
+    for (const auto& [ticket, line] : by_age) lines += line;
+    told.leaves_out = told.lines.size() + lines.size() > room;
+    if (told.leaves_out) return told;
+    told.lines += lines;
+    ++number;
+  }
+  return told;
+}
+
 }  // namespace
 
 std::string to_rank_state(const Recording& recording, std::int64_t now_ns) {
@@ -329,36 +366,18 @@ std::string to_rank_state(const Recording& recording, std::int64_t now_ns) {
               std::to_string(recording.local_rank), " ", word_of_process(recording), " ", word_of(recording.source),
               " ", word_of(recording.host), " ", std::to_string(newest.broken), "\n"});
   if (recording.totals) state += activity_line(*recording.totals);
-  std::size_t number = 0;
   const bool has_unjudged = recording.lacks_slots() || recording.unjudged_wait() != nullptr;
   const std::string unjudged = unjudged_lines(recording, now_ns);
+  if (has_unjudged) state += unjudged;
   const std::size_t room = longest_rank_state - (has_unjudged ? 0 : unjudged.size());
-  if (has_unjudged) {
-    state += unjudged;
-    ++number;
+  if (state.size() > room) return state;
+  // A shorter past of all groups tells more than a longer one of some.
+  ToldGroups told;
+  for (const std::size_t past : {7, 3, 1}) {
+    told = told_groups(recording, now_ns, has_unjudged ? 1 : 0, room - state.size(), past);
+    if (!told.leaves_out) return state + told.lines;
   }
-  const auto customs = trace::customs_of(recording);
-  for (const CommunicatorRecord* const each : by_importance(recording)) {
-    std::string lines = comm_line(*each);
-    std::map<std::uint64_t, std::string> by_age;  // readers expect them in the order of the calls
-    std::size_t length = state.size() + lines.size();
-    const auto telling = telling_calls(recording, each->slot);
-    const auto waited_for = static_cast<std::size_t>(std::ranges::count(telling, State::started, &CallRecord::state));
-    for (const CallRecord* const call : telling) {
-      const auto habit = newest.habits.find(call->ticket);
-      const auto past = past_word(habit != newest.habits.end() ? habit->second : trace::Habit::unknown,
-                                  customs.contains(call->ticket));
-      std::string line = call_line(as_told(*call, waited_for), number, now_ns, past);
-      if (length + line.size() > room) continue;
-      length += line.size();
-      by_age.emplace(call->ticket, std::move(line));
-    }
-    for (const auto& [ticket, line] : by_age) lines += line;
-    if (state.size() + lines.size() > room) return has_unjudged ? state : state + unjudged;
-    state += lines;
-    ++number;
-  }
-  return state;
+  return has_unjudged ? state + told.lines : state + told.lines + unjudged;
 }
 
 std::optional<Recording> parse_rank_state(std::string_view text, std::uint32_t tasks, std::int64_t now_ns) {

@@ -39,9 +39,8 @@ struct StepOnNodes {
 Result<StepOnNodes> find_step_on_nodes(const std::string& name) {
   const std::string job = name.substr(0, name.find('.'));
   const auto queued = find_job(job, name != job);
-  if (!queued && queued.error().code == Errc::not_found)
-    return Error{Errc::not_found, concat({"no step of ", text::quote(name), " runs"})};
-  if (!queued) return queued.error();
+  if (!queued && queued.error().code == Errc::invalid_argument) return queued.error();
+  if (!queued) return Error{Errc::not_found, concat({"no step of ", text::quote(name), " runs"})};
   auto steps = running_steps(*queued);
   if (!steps) return steps.error();
   if (name != job) std::erase_if(*steps, [&](const auto& each) { return concat({job, ".", each.first}) != name; });
