@@ -373,7 +373,7 @@ std::string to_rank_state(const Recording& recording, std::int64_t now_ns) {
   if (state.size() > room) return state;
   // A shorter past of all groups tells more than a longer one of some.
   ToldGroups told;
-  for (const std::size_t past : {7, 3, 1}) {
+  for (const std::size_t past : {std::size_t{7}, std::size_t{3}, std::size_t{1}}) {
     told = told_groups(recording, now_ns, has_unjudged ? 1 : 0, room - state.size(), past);
     if (!told.leaves_out) return state + told.lines;
   }
