@@ -43,7 +43,7 @@ std::string first_error(std::string_view messages) {
 /// Empty for "(null)", too.
 std::string value_behind(std::string_view text, std::string_view key, bool whole_line) {
   using commands::ValueEnd;
-  const auto value = commands::job_value(text, key, whole_line ? ValueEnd::line : ValueEnd::blank);
+  const auto value = commands::scontrol_value(text, key, whole_line ? ValueEnd::line : ValueEnd::blank);
   return value == "(null)" ? std::string() : std::string(value);
 }
 

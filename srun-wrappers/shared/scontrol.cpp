@@ -4,7 +4,7 @@
 
 namespace amldist::commands {
 
-std::string_view job_value(std::string_view text, std::string_view key, ValueEnd end) {
+std::string_view scontrol_value(std::string_view text, std::string_view key, ValueEnd end) {
   for (std::string_view line : text::split(text, '\n')) {
     line = line.substr(0, line.find(" JobName="));  // it ends its line
     for (auto at = line.find(key); at != std::string_view::npos; at = line.find(key, at + 1)) {

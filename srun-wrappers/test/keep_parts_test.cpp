@@ -418,7 +418,7 @@ TEST_F(SlurmView, KeepsTheNodesThatTheJobExcludesItself) {
   }
 }
 
-/// Of an array's last task the number is the whole array's: scontrol would have requeued, or shrunk, all tasks.
+/// An array's last task has the same number as the whole array: scontrol would requeue, or shrink, all its tasks.
 TEST(KeepJob, IsNamedAsOneTaskOfAnArray) {
   EXPECT_EQ(name_of_job(12, environment({{"SLURM_JOB_ID", "12"}})), "12");
   EXPECT_EQ(name_of_job(12, environment({{"SLURM_ARRAY_JOB_ID", "12"}, {"SLURM_ARRAY_TASK_ID", "3"}})), "12_3");

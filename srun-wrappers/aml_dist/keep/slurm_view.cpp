@@ -35,16 +35,6 @@ std::string joined(std::span<const std::string> names) {
   return text::join(views, ",");
 }
 
-/// The value of "NAME=VALUE" in a line of `scontrol -o`; a blank ends it.
-std::string_view field(std::string_view line, std::string_view name) {
-  for (std::size_t at = line.find(name); at != std::string_view::npos; at = line.find(name, at + 1)) {
-    if (at != 0 && line[at - 1] != ' ') continue;
-    const std::string_view rest = line.substr(at + name.size());
-    return rest.substr(0, rest.find_first_of(" \n"));
-  }
-  return {};
-}
-
 /// `may_end_it`: Slurm ends the command itself when it does what was asked.
 Result<void> command(std::vector<std::string> words, bool may_end_it = false) {
   const std::string name = concat({words[0], " ", words[1]});
@@ -78,10 +68,11 @@ bool NodeState::is_usable() const { return !is_down() && word.find("DRAIN") == s
 std::map<std::string, NodeState> parse_nodes(std::string_view text) {
   std::map<std::string, NodeState> out;
   for (const std::string_view line : text::split(text, '\n')) {
-    const std::string_view name = field(line, "NodeName=");
+    const std::string_view name = commands::scontrol_value(line, "NodeName=");
     if (name.empty()) continue;
-    const auto port = text::to_number(field(line, "Port="), 65535);
-    out.emplace(name, NodeState{std::string(field(line, "NodeAddr=")), std::string(field(line, "State=")),
+    const auto port = text::to_number(commands::scontrol_value(line, "Port="), 65535);
+    out.emplace(name, NodeState{std::string(commands::scontrol_value(line, "NodeAddr=")),
+                                std::string(commands::scontrol_value(line, "State=")),
                                 static_cast<std::uint16_t>(port.value_or(0))});
   }
   return out;
@@ -106,10 +97,10 @@ SlurmNumbers slurm_numbers() {
 std::optional<std::string> parse_step(std::string_view text, std::string_view host, pid_t srun) {
   const std::string wanted = concat({host.substr(0, host.find('.')), ":", std::to_string(srun)});
   for (const std::string_view line : text::split(text, '\n')) {
-    const std::string_view owner = field(line, "SrunHost:Pid=");
+    const std::string_view owner = commands::scontrol_value(line, "SrunHost:Pid=");
     const std::string_view name = owner.substr(0, owner.find(':'));
     const std::string own = concat({name.substr(0, name.find('.')), owner.substr(std::min(name.size(), owner.size()))});
-    if (own == wanted) return std::string(field(line, "StepId="));
+    if (own == wanted) return std::string(commands::scontrol_value(line, "StepId="));
   }
   return std::nullopt;
 }
@@ -169,7 +160,7 @@ std::optional<std::int64_t> parse_time(const std::string& text) {
 
 std::string job_field(const std::string& job, std::string_view name) {
   const auto answer = ask({"scontrol", "show", "job", job});
-  return answer ? std::string(commands::job_value(answer->text, concat({name, "="}))) : std::string();
+  return answer ? std::string(commands::scontrol_value(answer->text, concat({name, "="}))) : std::string();
 }
 
 }  // namespace amldist::keep
