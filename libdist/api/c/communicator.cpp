@@ -118,7 +118,7 @@ int begin(amldist_comm* comm, Arguments&& arguments, amldist_request** request) 
     *request = nullptr;
     if (!is_usable(comm)) return refusal_of(comm);
     if (auto status = complete(*comm->impl, arguments); !status) return status;
-    auto begun = comm->impl->begin({arguments.call});
+    auto begun = comm->impl->begin(arguments.call);
     if (!begun) return begun.error();
     *request = new amldist_request{std::move(*begun), comm->impl};
     return {};

@@ -1,10 +1,12 @@
 // The contents of the C interface's handles, and access to them.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "base/os/recycled_memory.hpp"
 #include "base/text/result.hpp"
 #include "collective/communicator/communicator.hpp"
 
@@ -13,6 +15,10 @@ struct amldist_comm {
   bool is_step_world = false;                               ///< the process's only world of its step
 };
 struct amldist_request {
+  using Memory = amldist::RecycledMemory<amldist_request>;
+  static void* operator new(std::size_t /*bytes*/) { return Memory().allocate(1); }
+  static void operator delete(void* memory) noexcept { Memory().deallocate(static_cast<amldist_request*>(memory), 1); }
+
   std::shared_ptr<amldist::collective::Request> impl;
   std::weak_ptr<amldist::collective::Communicator> comm;  ///< knows the ranks that an error names
 };

@@ -104,28 +104,38 @@ Result<void> Communicator::run_in_order(calls::Call& call) {
     engine_->drain();
     return runner_->run(call);
   }
-  const auto request = submit({call}, ProgressBy::engine);
+  const auto request = submit(call);
   request->wait();
   return request->result();
 }
 
-Result<std::shared_ptr<Request>> Communicator::begin(std::vector<calls::Call> calls, ProgressBy by) {
+/// Checks a call that is not to block.
+Result<void> Communicator::prepare(calls::Call& call) const {
   if (group_depth_ > 0) {
-    return Error{Errc::invalid_argument, concat({"i", to_string(calls.front().operation),
+    return Error{Errc::invalid_argument, concat({"i", to_string(call.operation),
                                                  " inside a group: use the blocking call, "
                                                  "amldist_group_end() runs it"})};
   }
-  for (calls::Call& call : calls) {
-    if (auto status = check_call(call, context_.rank(), context_.size()); !status) return status.error();
-    call.stream = stream_;
-  }
-  return submit(std::move(calls), by);
+  call.stream = stream_;
+  return passes_quick_check(call, context_.size()) ? Result<void>()
+                                                   : check_call(call, context_.rank(), context_.size());
 }
 
-std::shared_ptr<Request> Communicator::submit(std::vector<calls::Call> calls, ProgressBy by) {
-  const calls::Call& first = calls.front();
-  if (is_point_to_point(first.operation) && !is_on_device(first)) return engine_->submit_message(first, by);
+Result<std::shared_ptr<Request>> Communicator::begin(calls::Call& call) {
+  if (auto status = prepare(call); !status) return status.error();
+  return submit(call);
+}
+
+Result<std::shared_ptr<Request>> Communicator::begin(std::vector<calls::Call> calls, ProgressBy by) {
+  for (calls::Call& call : calls) {
+    if (auto status = prepare(call); !status) return status.error();
+  }
   return engine_->submit(std::move(calls), by);
+}
+
+std::shared_ptr<Request> Communicator::submit(const calls::Call& call) {
+  if (is_point_to_point(call.operation) && !is_on_device(call)) return engine_->submit_message(call);
+  return engine_->submit(call);
 }
 
 // ---- groups ----

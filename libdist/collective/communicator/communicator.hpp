@@ -48,6 +48,7 @@ class Communicator {
   /// those of check_call().
   [[nodiscard]] Result<std::shared_ptr<Request>> begin(std::vector<calls::Call> calls,
                                                        ProgressBy by = ProgressBy::engine);
+  [[nodiscard]] Result<std::shared_ptr<Request>> begin(calls::Call& call);
   [[nodiscard]] Result<void> group_begin();
   [[nodiscard]] Result<void> group_end();
   /// nullptr for a negative colour.
@@ -110,7 +111,8 @@ class Communicator {
   [[nodiscard]] Result<void> run_in_order(calls::Call& call);
   [[nodiscard]] Result<void> run_messages_in_order(std::span<calls::Call> messages);
   [[nodiscard]] Result<void> run_group();
-  [[nodiscard]] std::shared_ptr<Request> submit(std::vector<calls::Call> calls, ProgressBy by);
+  [[nodiscard]] Result<void> prepare(calls::Call& call) const;
+  [[nodiscard]] std::shared_ptr<Request> submit(const calls::Call& call);
   [[nodiscard]] Result<void> start_recorder(const EnvironmentReader& environment, bool is_of_step,
                                             const calls::Call& call);
   void close_recorder() noexcept;

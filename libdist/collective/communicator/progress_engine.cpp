@@ -27,38 +27,49 @@ ProgressEngine::~ProgressEngine() {
 }
 
 // ---- submission ----
-std::shared_ptr<Request> ProgressEngine::make_request(std::vector<calls::Call> calls) {
-  is_used_ = true;
-  return std::make_shared<Request>(
-      std::move(calls), [this](const Request& request, ProgressUntil until) { progress_for(request, until); });
-}
-
-std::shared_ptr<Request> ProgressEngine::submit(std::vector<calls::Call> calls, ProgressBy by) {
-  auto request = make_request(std::move(calls));
+std::shared_ptr<Request> ProgressEngine::submit(std::shared_ptr<Request> request, ProgressBy by) {
+  bool wakes = false;
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back(request);
-    start_thread_for(by);
+    wakes = needs_thread(by);
   }
-  if (by == ProgressBy::engine) thread_needed_.notify_one();
+  if (wakes) thread_needed_.notify_one();
   return request;
 }
 
 std::shared_ptr<Request> ProgressEngine::submit_message(const calls::Call& message, ProgressBy by) {
-  auto request = make_request({message});
-  messages_.submit(request);
+  auto request = make_request(message);
+  bool wakes = false;
+  bool begins = false;
   {
     const std::lock_guard lock(mutex_);
-    start_thread_for(by);
+    begins = !is_driven_ && messages_.can_begin(message);
+    if (begins) messages_.begin(request);
+    else messages_.submit(request);
+    wakes = !request->is_done() && needs_thread(by);
   }
-  if (by == ProgressBy::engine) thread_needed_.notify_one();
-  messages_.interrupt();
+  if (wakes) thread_needed_.notify_one();
+  if (!begins) messages_.interrupt();
   return request;
 }
 
-/// Without a thread, calls run when the program's thread next waits for one.
-void ProgressEngine::start_thread_for(ProgressBy by) {
-  if (by == ProgressBy::engine && has_thread_ && !thread_.joinable()) thread_ = std::thread([this] { run_thread(); });
+/// Whether to wake the progress thread for what was submitted; it is started if it has to be. Without a thread, calls
+/// run when the program's thread next waits for one. An alert thread comes by itself if the program does not wait soon.
+bool ProgressEngine::needs_thread(ProgressBy by) {
+  ++submissions_;
+  if (by != ProgressBy::engine || !has_thread_) return false;
+  if (!thread_.joinable()) thread_ = std::thread([this] { run_thread(); });
+  habit_.note_begin();
+  is_left_alone_ = habit_.waits_soon();
+  is_called_ = !is_left_alone_;
+  return is_called_ || !is_alert_;
+}
+
+void ProgressEngine::call_thread() {
+  is_called_ = true;
+  is_left_alone_ = false;
+  thread_needed_.notify_one();
 }
 
 // ---- the queue ----
@@ -127,10 +138,25 @@ bool ProgressEngine::is_thread_needed() const {
 void ProgressEngine::run_thread() {
   ask_for_short_slices();  // it mostly waits for other ranks, on a processor on which the program computes
   Lock lock(mutex_);
-  for (int idle = 0;;) {
-    thread_needed_.wait(lock, [this] { return is_stopping_ || is_thread_needed(); });
-    if (is_stopping_) return;
-    progress_once(lock, idle);
+  for (int idle = 0; await_work(lock);) progress_once(lock, idle);
+}
+
+/// Returns when the thread was called and is needed, or when nothing was submitted since the last look and it still is;
+/// false: it has to end. It looks at intervals only if the program is left alone: to set a timer takes microseconds in
+/// a virtual machine.
+bool ProgressEngine::await_work(Lock& lock) {
+  constexpr int most_looks = 100;  // without a submission; then it sleeps until it is woken
+  std::uint64_t seen = 0;
+  for (int looks = 0;; ++looks) {
+    if (is_stopping_) return false;
+    const bool is_needed = is_thread_needed();
+    if (is_needed && (is_called_ || seen == submissions_)) return true;
+    is_called_ = is_called_ && (is_driven_ || has_waiter_);
+    if (seen != submissions_) looks = 0;
+    seen = submissions_;
+    is_alert_ = is_left_alone_ && looks < most_looks;
+    if (is_alert_) thread_needed_.wait_for(lock, look_again);
+    else thread_needed_.wait(lock);
   }
 }
 
@@ -140,7 +166,9 @@ void ProgressEngine::progress_for(const Request& request, ProgressUntil until) {
   flush_messages_ = !queue_.empty();
   const bool has_thread = thread_.joinable();
   const bool to_the_end = until == ProgressUntil::done;
-  if (has_thread && !to_the_end) return thread_needed_.notify_one();
+  if (to_the_end) habit_.note_wait();
+  else habit_.note_test();
+  if (has_thread && !to_the_end) return call_thread();
   if (has_thread && is_driven_) messages_.interrupt();
   const bool moves_beside = has_thread && is_message(request) && !is_queued(request);
   int idle = 0;
@@ -149,12 +177,12 @@ void ProgressEngine::progress_for(const Request& request, ProgressUntil until) {
     if (has_waiter_) {
       progress_or_wait(lock, idle, &request);
     } else {  // a collective may wait for what this thread does after its message, and the message for the collective
-      thread_needed_.notify_one();
+      call_thread();
       round_ended_.wait_for(lock, look_again, [&] { return request.is_done() || !can_run_next(); });
     }
   } while (!request.is_done() && (to_the_end || !queue_.empty()));
   has_waiter_ = false;
-  if (is_thread_needed()) thread_needed_.notify_one();
+  if (is_thread_needed() && !habit_.waits_soon()) call_thread();
 }
 
 void ProgressEngine::drain() {

@@ -5,7 +5,8 @@
 // of device buffers are calls on a stream; those that are adjacent in the queue run as one.
 //
 // Either the progress thread drives, or a thread that waits for a request does so instead: that costs no switch of
-// threads, and the processor of the waiting thread is free anyway.
+// threads, and the processor of the waiting thread is free anyway. To wake the progress thread takes longer than a
+// short message, so a program that has lately waited soon after it began its calls is left alone for a millisecond.
 #pragma once
 
 #include <atomic>
@@ -14,11 +15,14 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "base/os/recycled_memory.hpp"
 #include "collective/communicator/call_runner.hpp"
 #include "collective/communicator/context/request.hpp"
 #include "collective/communicator/host/pending_messages.hpp"
+#include "collective/communicator/wait_habit.hpp"
 
 namespace amldist::collective {
 
@@ -30,19 +34,24 @@ enum class ProgressBy : std::uint8_t {
 
 /// One thread of the program at a time submits and waits. The progress thread is started by the first call that needs
 /// it, and at most one thread drives progress at any moment: `is_driven_` says so, under the mutex.
-class ProgressEngine {
+class ProgressEngine final : public RequestDriver {
  public:
   /// `has_thread`: whether calls may run on another thread than the program's.
   ProgressEngine(CallRunner& runner, PendingMessages& messages, bool has_thread)
       : runner_(runner), messages_(messages), has_thread_(has_thread) {}
   /// Runs everything to its end, and ends the thread.
-  ~ProgressEngine();
+  ~ProgressEngine() override;
   ProgressEngine(const ProgressEngine&) = delete;
   ProgressEngine& operator=(const ProgressEngine&) = delete;
 
   /// Adds calls that were checked to the queue.
-  [[nodiscard]] std::shared_ptr<Request> submit(std::vector<calls::Call> calls, ProgressBy by = ProgressBy::engine);
-  /// Begins a send or receive of a host buffer.
+  [[nodiscard]] std::shared_ptr<Request> submit(const calls::Call& call, ProgressBy by = ProgressBy::engine) {
+    return submit(make_request(call), by);
+  }
+  [[nodiscard]] std::shared_ptr<Request> submit(std::vector<calls::Call> calls, ProgressBy by = ProgressBy::engine) {
+    return submit(make_request(std::move(calls)), by);
+  }
+  /// Begins a send or receive of a host buffer: on this thread where that takes no waiting.
   [[nodiscard]] std::shared_ptr<Request> submit_message(const calls::Call& message, ProgressBy by = ProgressBy::engine);
   /// Whether anything was submitted and has not ended. Costs nothing until the first submission.
   [[nodiscard]] bool has_work() { return is_used_ && is_busy(); }
@@ -52,9 +61,13 @@ class ProgressEngine {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  [[nodiscard]] std::shared_ptr<Request> make_request(std::vector<calls::Call> calls);
-  void start_thread_for(ProgressBy by);
-  void progress_for(const Request& request, ProgressUntil until);
+  template <typename Calls>
+  [[nodiscard]] std::shared_ptr<Request> make_request(Calls&& calls) {
+    is_used_ = true;
+    return std::allocate_shared<Request>(RecycledMemory<Request>(), std::forward<Calls>(calls), *this);
+  }
+  [[nodiscard]] std::shared_ptr<Request> submit(std::shared_ptr<Request> request, ProgressBy by);
+  void progress_for(const Request& request, ProgressUntil until) override;
   void run_thread();
   void progress_once(Lock& lock, int& idle);
   /// The same, or waits for the thread that drives, at most until `awaited` is done, if there is one.
@@ -65,12 +78,16 @@ class ProgressEngine {
   [[nodiscard]] bool can_run_next() const;
   [[nodiscard]] bool is_queued(const Request& request) const;
   [[nodiscard]] bool is_thread_needed() const;
+  [[nodiscard]] bool needs_thread(ProgressBy by);
+  void call_thread();
+  [[nodiscard]] bool await_work(Lock& lock);
   [[nodiscard]] std::vector<std::shared_ptr<Request>> pop_next();
 
   CallRunner& runner_;
   PendingMessages& messages_;
   const bool has_thread_;
-  bool is_used_ = false;  ///< only accessed by the program's thread
+  bool is_used_ = false;  ///< only accessed by the program's thread, like the next
+  WaitHabit habit_;
 
   std::mutex mutex_;                            // guards the members below
   std::condition_variable round_ended_;         ///< a round of progress has ended
@@ -80,6 +97,10 @@ class ProgressEngine {
   std::atomic<bool> has_waiter_ = false;        ///< a thread that waits for a request drives, not the progress thread
   bool flush_messages_ = false;                 ///< device messages in the queue must not wait for more of them
   bool is_stopping_ = false;
+  bool is_called_ = false;         ///< the progress thread is to begin at once
+  bool is_left_alone_ = false;     ///< the program waits soon
+  bool is_alert_ = false;          ///< it looks again soon without being woken
+  std::uint64_t submissions_ = 0;  ///< how many there were
   std::thread thread_;
 };
 

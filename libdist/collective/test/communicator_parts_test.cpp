@@ -165,6 +165,10 @@ class OneMessage final : public Transport {
   std::size_t* left_ = nullptr;
 };
 
+struct NoDriver final : RequestDriver {
+  void progress_for(const Request& /*request*/, ProgressUntil /*until*/) override {}
+};
+
 struct PendingMessagesTest : ::testing::Test {
   static calls::Call numbered(calls::Operation operation, std::uint64_t number) {
     calls::Call call = call_of(operation);
@@ -181,12 +185,12 @@ struct PendingMessagesTest : ::testing::Test {
   MpiProgress mpi{nullptr, true};
   TickClock ticks;
   OneMessage transport;
+  NoDriver driver;
   PendingMessages messages{{context, numbers, refused, seen, mpi, ticks}, transport};
 };
 
 TEST_F(PendingMessagesTest, TheLastOneEndsInsideACollectiveThatGoesOn) {
-  const auto request = std::make_shared<Request>(std::vector{call_of(calls::Operation::recv)},
-                                                 [](const Request& /*request*/, ProgressUntil /*until*/) {});
+  const auto request = std::make_shared<Request>(call_of(calls::Operation::recv), driver);
   messages.submit(request);
   messages.take_up();
   context.watch().enter(numbered(calls::Operation::allreduce, 1));
@@ -200,8 +204,7 @@ TEST_F(PendingMessagesTest, TheLastOneEndsInsideACollectiveThatGoesOn) {
 }
 
 TEST_F(PendingMessagesTest, TheLastOneIsNotInProgressWhenItHasEnded) {
-  messages.submit(std::make_shared<Request>(std::vector{call_of(calls::Operation::recv)},
-                                            [](const Request& /*request*/, ProgressUntil /*until*/) {}));
+  messages.submit(std::make_shared<Request>(call_of(calls::Operation::recv), driver));
   messages.take_up();
   messages.back_off(1);
   EXPECT_TRUE(context.watch().activity().inside);

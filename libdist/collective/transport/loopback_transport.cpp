@@ -17,8 +17,9 @@ Result<bool> LoopbackTransport::progress(calls::Watchdog& watchdog) {
   for (; !sends_.empty() && !receives_.empty(); moved = true) {
     const Half from = sends_.front();
     const Half to = receives_.front();
-    if (from.message.signature != to.message.signature || from.message.bytes != to.message.bytes)
-      return watchdog.differs(own_rank_);
+    const bool has_length =
+        to.message.is_most ? from.message.bytes <= to.message.bytes : from.message.bytes == to.message.bytes;
+    if (from.message.signature != to.message.signature || !has_length) return watchdog.differs(own_rank_);
     std::copy_n(from.message.data, from.message.bytes, to.message.data);
     sends_.pop_front();
     receives_.pop_front();

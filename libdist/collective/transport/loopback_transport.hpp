@@ -18,6 +18,9 @@ class LoopbackTransport final : public Transport {
   [[nodiscard]] bool serves_any_thread() const noexcept override { return others_->serves_any_thread(); }
   [[nodiscard]] Result<void> post(const Message& message, Direction direction, std::size_t& left,
                                   calls::Watchdog& watchdog) override;
+  [[nodiscard]] bool posts_at_once(int peer, int tag) const noexcept override {
+    return peer == own_rank_ || others_->posts_at_once(peer, tag);
+  }
   [[nodiscard]] Result<bool> progress(calls::Watchdog& watchdog) override;
   bool rest(int idle) override { return others_->rest(idle); }
   [[nodiscard]] int awaited() const noexcept override;

@@ -2,27 +2,43 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <thread>
 #include <utility>
 
 namespace amldist::collective {
 namespace {
 
-/// The tag of all heads: no message of a user has it for long enough to matter, because heads and data take turns.
-constexpr std::uint32_t head_signature = 0x68656164;
+/// The signature of all packets: no message of a user has it for long enough to matter, because packets and data take
+/// turns.
+constexpr std::uint32_t packet_signature = 0x68656164;
 
-template <typename Head>
-Message message_of(int peer, Head& head) {
-  return {peer, reinterpret_cast<std::byte*>(&head), sizeof head, head_signature, false};
+/// The last element, which is one of `spare` if there is one.
+template <typename Element>
+Element& add(std::list<Element>& list, std::list<Element>& spare) {
+  if (spare.empty()) return list.emplace_back();
+  list.splice(list.end(), spare, spare.begin());
+  return list.back();
 }
 
 }  // namespace
 
+Message MatchingTransport::Packet::to(int peer) noexcept {
+  return {peer, reinterpret_cast<std::byte*>(this), sizeof head + data_bytes(head.bytes), packet_signature};
+}
+Message MatchingTransport::Packet::from(int peer) noexcept {
+  Message out = {peer, reinterpret_cast<std::byte*>(this), sizeof *this, packet_signature};
+  out.is_most = true;
+  return out;
+}
+
 Result<void> MatchingTransport::post(const Message& message, Direction direction, std::size_t& left,
                                      calls::Watchdog& watchdog) {
   if (message.tag == Message::untagged) {
-    has_plain_ = true;
-    return plain_->post(message, direction, left, watchdog);
+    const std::size_t before = left;
+    auto posted = plain_->post(message, direction, left, watchdog);
+    has_plain_ = has_plain_ || left != before;
+    return posted;
   }
   if (!tagged_) {
     tagged_ = make_();
@@ -34,20 +50,25 @@ Result<void> MatchingTransport::post(const Message& message, Direction direction
 }
 
 Result<void> MatchingTransport::send(const Message& message, std::size_t& left, calls::Watchdog& watchdog) {
-  Sending& sending = sendings_.emplace_back();
-  sending.head = {static_cast<std::uint64_t>(message.tag), message.signature, message.bytes};
+  Sending& sending = add(sendings_, spare_);
+  sending.packet.head = {static_cast<std::uint64_t>(message.tag), message.signature, message.bytes};
   sending.of_caller = &left;
-  ++left;
-  auto posted = tagged_->post(message_of(message.peer, sending.head), Direction::send, sending.left, watchdog);
-  return posted ? tagged_->post(message, Direction::send, sending.left, watchdog) : posted;
+  sending.left = 0;
+  const std::size_t in_packet = Packet::data_bytes(message.bytes);
+  std::copy_n(message.data, in_packet, sending.packet.data);
+  auto posted = tagged_->post(sending.packet.to(message.peer), Direction::send, sending.left, watchdog);
+  if (posted && in_packet != message.bytes) posted = tagged_->post(message, Direction::send, sending.left, watchdog);
+  if (sending.left != 0) ++left;
+  else spare_.splice(spare_.begin(), sendings_, std::prev(sendings_.end()));
+  return posted;
 }
 
 /// Messages that have arrived already are taken in progress().
 void MatchingTransport::receive(const Message& message, std::size_t& left) {
-  Wanted& wanted = wanted_.emplace_back();
-  wanted.message = message;
-  wanted.left = &left;
+  Wanted& wanted = add(wanted_, spare_wanted_);
+  wanted = {message, &left, nullptr, false};
   ++left;
+  if (early_.empty()) return;
   const auto is_wanted = [&](const Early& each) { return wanted.takes(each.peer, each.head.tag); };
   const auto is_taken = [&](const Early& each) {
     return std::ranges::any_of(wanted_, [&](const Wanted& other) { return other.early == &each; });
@@ -78,11 +99,12 @@ Result<bool> MatchingTransport::progress_tagged(calls::Watchdog& watchdog) {
   const auto any = tagged_->progress(watchdog);
   if (!any) return any.error();
   bool moved = *early || *any;
-  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
-    const auto taken = take(static_cast<int>(rank), peers_[rank], watchdog);
+  for (const int rank : asked_) {
+    const auto taken = take(rank, peers_[static_cast<std::size_t>(rank)], watchdog);
     if (!taken) return taken.error();
     moved = moved || *taken;
   }
+  std::erase_if(asked_, [this](int rank) { return peers_[static_cast<std::size_t>(rank)].state == Peer::State::idle; });
   return end_sends() || moved;
 }
 
@@ -91,22 +113,26 @@ Result<void> MatchingTransport::ask_for_heads(calls::Watchdog& watchdog) {
   for (const Wanted& wanted : wanted_) {
     if (!wanted.is_free()) continue;
     const bool is_any = wanted.message.peer == calls::Watchdog::anyone;
-    const std::size_t first = is_any ? 0 : static_cast<std::size_t>(wanted.message.peer);
-    const std::size_t end = is_any ? peers_.size() : first + 1;
-    for (std::size_t rank = first; rank < end; ++rank) {
-      Peer& peer = peers_[rank];
-      if (peer.state != Peer::State::idle) continue;
-      peer.state = Peer::State::head;
-      const Message head = message_of(static_cast<int>(rank), peer.head);
-      if (auto status = tagged_->post(head, Direction::receive, peer.left, watchdog); !status) return status;
+    const int end = is_any ? static_cast<int>(peers_.size()) : wanted.message.peer + 1;
+    for (int rank = is_any ? 0 : wanted.message.peer; rank < end; ++rank) {
+      if (auto status = ask_for_head(rank, watchdog); !status) return status;
     }
   }
   return {};
 }
 
+Result<void> MatchingTransport::ask_for_head(int rank, calls::Watchdog& watchdog) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  if (peer.state != Peer::State::idle) return {};
+  if (!peer.packet) peer.packet = std::make_unique<Packet>();
+  peer.state = Peer::State::head;
+  asked_.push_back(rank);
+  return tagged_->post(peer.packet->from(rank), Direction::receive, peer.left, watchdog);
+}
+
 /// Takes what has arrived from a rank meanwhile.
 Result<bool> MatchingTransport::take(int rank, Peer& peer, calls::Watchdog& watchdog) {
-  if (peer.state == Peer::State::idle || peer.left != 0) return false;
+  if (peer.left != 0) return false;
   if (peer.state == Peer::State::data) {
     end_data(rank, peer);
     return true;
@@ -116,11 +142,11 @@ Result<bool> MatchingTransport::take(int rank, Peer& peer, calls::Watchdog& watc
 }
 
 Result<void> MatchingTransport::begin_data(int rank, Peer& peer, calls::Watchdog& watchdog) {
-  const Head& head = peer.head;
+  const Head& head = peer.packet->head;
   peer.state = Peer::State::data;
   const auto found =
       std::ranges::find_if(wanted_, [&](const Wanted& each) { return each.is_free() && each.takes(rank, head.tag); });
-  Message data = {rank, nullptr, head.bytes, static_cast<std::uint32_t>(head.signature), false};
+  Message data = {rank, nullptr, head.bytes, static_cast<std::uint32_t>(head.signature)};
   if (found != wanted_.end()) {
     const Message& wanted = found->message;
     if (wanted.signature != head.signature || wanted.bytes != head.bytes) return watchdog.differs(rank);
@@ -135,7 +161,10 @@ Result<void> MatchingTransport::begin_data(int rank, Peer& peer, calls::Watchdog
     peer.early = &early;
     data.data = early.data.data();
   }
-  return tagged_->post(data, Direction::receive, peer.left, watchdog);
+  if (Packet::data_bytes(head.bytes) != head.bytes) return tagged_->post(data, Direction::receive, peer.left, watchdog);
+  std::copy_n(peer.packet->data, head.bytes, data.data);
+  end_data(rank, peer);
+  return {};
 }
 
 void MatchingTransport::end_data(int rank, Peer& peer) {
@@ -165,14 +194,20 @@ Result<bool> MatchingTransport::take_early(calls::Watchdog& watchdog) {
 void MatchingTransport::end(Wanted& wanted, int source) {
   if (wanted.message.source != nullptr) *wanted.message.source = source;
   --*wanted.left;
-  wanted_.remove_if([&wanted](const Wanted& other) { return &other == &wanted; });
+  const auto at = std::ranges::find_if(wanted_, [&wanted](const Wanted& other) { return &other == &wanted; });
+  spare_wanted_.splice(spare_wanted_.begin(), wanted_, at);
 }
 
 bool MatchingTransport::end_sends() {
-  return sendings_.remove_if([](const Sending& each) {
-    if (each.left == 0) --*each.of_caller;
-    return each.left == 0;
-  }) != 0;
+  bool any = false;
+  for (auto each = sendings_.begin(); each != sendings_.end();) {
+    const auto sending = each++;
+    if (sending->left != 0) continue;
+    --*sending->of_caller;
+    spare_.splice(spare_.begin(), sendings_, sending);
+    any = true;
+  }
+  return any;
 }
 
 Result<void> MatchingTransport::keep_waiting(calls::Watchdog& watchdog) {
@@ -208,6 +243,7 @@ void MatchingTransport::give_up() noexcept {
   if (tagged_) tagged_->give_up();
   sendings_.clear();
   wanted_.clear();
+  asked_.clear();
   early_.clear();
   has_plain_ = false;
 }

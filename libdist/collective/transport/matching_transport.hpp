@@ -1,10 +1,10 @@
 // Adds messages with tags to a transport that does not support them.
 //
 // Tagged messages have connections and rings of their own, which are made when the first one is posted: messages
-// without a tag cost nothing more. Each is sent as a head, which contains tag, signature and length, and the data. The
-// receiver takes the heads of one peer in their order: data for which a receive waits goes to its buffer, and other
-// data into a temporary buffer until it is wanted. So messages with other tags never delay one, and neither does their
-// receiver.
+// without a tag cost nothing more. Each is sent as a packet, which contains tag, signature, length and short data; long
+// data follows it. The receiver takes the packets of one peer in their order: data for which a receive waits goes to
+// its buffer, and other data into a temporary buffer until it is wanted. So messages with other tags never delay one,
+// and neither does their receiver.
 #pragma once
 
 #include <atomic>
@@ -35,6 +35,10 @@ class MatchingTransport final : public Transport {
   [[nodiscard]] bool serves_any_thread() const noexcept override { return plain_->serves_any_thread(); }
   [[nodiscard]] Result<void> post(const Message& message, Direction direction, std::size_t& left,
                                   calls::Watchdog& watchdog) override;
+  [[nodiscard]] bool posts_at_once(int peer, int tag) const noexcept override {
+    if (tag == Message::untagged) return plain_->posts_at_once(peer, tag);
+    return tagged_ != nullptr && (peer == calls::Watchdog::anyone || tagged_->posts_at_once(peer, tag));
+  }
   [[nodiscard]] Result<bool> progress(calls::Watchdog& watchdog) override;
   [[nodiscard]] Result<void> keep_waiting(calls::Watchdog& watchdog) override;
   bool rest(int idle) override;
@@ -48,8 +52,20 @@ class MatchingTransport final : public Transport {
     std::uint64_t signature = 0;
     std::uint64_t bytes = 0;
   };
-  struct Sending {
+  struct Packet {
+    /// Copying more data once more takes longer than a second message.
+    static constexpr std::size_t most_data = 1512;
     Head head;
+    std::byte data[most_data];
+    [[nodiscard]] static constexpr std::size_t data_bytes(std::uint64_t of) noexcept {
+      return of <= most_data ? of : 0;
+    }
+    /// As a message to a peer. A receive takes any length.
+    [[nodiscard]] Message to(int peer) noexcept;
+    [[nodiscard]] Message from(int peer) noexcept;
+  };
+  struct Sending {
+    Packet packet;
     std::size_t left = 0;
     std::size_t* of_caller = nullptr;
   };
@@ -77,7 +93,7 @@ class MatchingTransport final : public Transport {
     enum class State : std::uint8_t { idle, head, data };
     State state = State::idle;
     std::size_t left = 0;  ///< of the message under way
-    Head head;
+    std::unique_ptr<Packet> packet;
     Wanted* wanted = nullptr;  ///< whose data is under way; nullptr: that of `early`
     Early* early = nullptr;
   };
@@ -87,6 +103,7 @@ class MatchingTransport final : public Transport {
   void receive(const Message& message, std::size_t& left);
   [[nodiscard]] Result<void> ask_for_heads(calls::Watchdog& watchdog);
   [[nodiscard]] Result<bool> take(int rank, Peer& peer, calls::Watchdog& watchdog);
+  [[nodiscard]] Result<void> ask_for_head(int rank, calls::Watchdog& watchdog);
   [[nodiscard]] Result<void> begin_data(int rank, Peer& peer, calls::Watchdog& watchdog);
   void end_data(int rank, Peer& peer);
   [[nodiscard]] Result<bool> take_early(calls::Watchdog& watchdog);
@@ -100,7 +117,10 @@ class MatchingTransport final : public Transport {
   std::unique_ptr<Transport> tagged_;                ///< nullptr until it is needed
   std::atomic<Transport*> tagged_of_all_ = nullptr;  ///< the same, for interrupt()
   std::vector<Peer> peers_;
+  std::vector<int> asked_;  ///< ranks whose state is not idle
   std::list<Sending> sendings_;
+  std::list<Sending> spare_;  ///< for the next send: memory is not taken anew for each
+  std::list<Wanted> spare_wanted_;
   std::list<Wanted> wanted_;  ///< oldest first
   std::list<Early> early_;    ///< oldest first
   bool has_plain_ = false;    ///< the other transport has messages under way

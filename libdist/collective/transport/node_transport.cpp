@@ -43,8 +43,10 @@ NodeTransport::NodeTransport(std::unique_ptr<Transport> others, std::byte* memor
       interrupted_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   auto* const rings = reinterpret_cast<MessageRing*>(memory);  // by sender, then by receiver
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    neighbours_.push_back(
-        {RingWriter(rings[own_ * ranks_.size() + i], random_key()), RingReader(rings[i * ranks_.size() + own_]), 0});
+    neighbours_.push_back({RingWriter(rings[own_ * ranks_.size() + i], random_key()),
+                           RingReader(rings[i * ranks_.size() + own_]),
+                           {},
+                           {}});
   }
 }
 
@@ -53,43 +55,80 @@ std::span<std::byte> NodeTransport::Progress::data(std::size_t bytes) const noex
   return {message.data + (done + in_header - header()), bytes - in_header};
 }
 
+void NodeTransport::Queue::pop() noexcept {
+  constexpr std::size_t most_ended = 256;  // what has ended is moved out seldom
+  ++first_;
+  if (is_empty()) return clear();
+  if (first_ < most_ended || first_ < messages_.size() / 2) return;
+  messages_.erase(messages_.begin(), messages_.begin() + static_cast<std::ptrdiff_t>(first_));
+  first_ = 0;
+}
+
+void NodeTransport::Queue::clear() noexcept {
+  messages_.clear();
+  first_ = 0;
+}
+
+std::optional<std::size_t> NodeTransport::index_of(int peer) const noexcept {
+  const auto found = std::ranges::lower_bound(ranks_, peer);
+  const auto index = static_cast<std::size_t>(found - ranks_.begin());
+  return found == ranks_.end() || *found != peer || index == own_ ? std::nullopt : std::optional(index);
+}
+
+/// A send begins at once, and ends if the ring has room for all of it.
 Result<void> NodeTransport::post(const Message& message, Direction direction, std::size_t& left,
                                  calls::Watchdog& watchdog) {
-  const auto found = std::ranges::lower_bound(ranks_, message.peer);
-  const auto index = static_cast<std::size_t>(found - ranks_.begin());
-  if (found == ranks_.end() || *found != message.peer || index == own_) {
+  const auto index = index_of(message.peer);
+  if (!index) {
     others_are_idle_ = false;
     return others_->post(message, direction, left, watchdog);
   }
-  const bool is_offered =
-      direction == Direction::send && may_be_fetched(message) && neighbours_[index].to.offers(message.bytes);
-  (direction == Direction::send ? sends_ : receives_).push_back({message, &left, index, 0, is_offered});
+  const bool sends = direction == Direction::send;
+  Neighbour& neighbour = neighbours_[*index];
+  Queue& queue = sends ? neighbour.sends : neighbour.receives;
+  Progress begun = {message, &left, *index};
+  begun.is_offered = sends && may_be_fetched(message) && neighbour.to.offers(message.bytes);
+  if (queue.is_empty()) {
+    if (sends) {
+      const auto moved = push(begun, watchdog);
+      if (!moved) return moved.error();
+      if (begun.remaining() == 0) return {};
+    }
+    (sends ? sending_ : receiving_).push_back(*index);
+  }
+  queue.push(begun);
   ++left;
   is_new_ = true;
   return {};
 }
 
+/// Moves the oldest messages of each neighbour.
 template <typename Move>
-Result<bool> NodeTransport::advance(std::vector<Progress>& list, Move move) {
+Result<bool> NodeTransport::advance(std::vector<std::size_t>& active, Queue Neighbour::*queue, Move move) {
   bool any = false;
-  ++pass_;
-  for (Progress& each : list) {
-    auto& turn = neighbours_[each.neighbour].busy;
-    if (turn == pass_) continue;  // an earlier message of the same pair goes first
-    const auto moved = move(each);
-    if (!moved) return moved.error();
-    any = any || *moved;
-    if (each.remaining() == 0) --*each.left;
-    else turn = pass_;
+  bool has_ended = false;
+  // NOLINTNEXTLINE(modernize-loop-convert): the watchdog may post messages, which makes the list longer
+  for (std::size_t i = 0; i < active.size(); ++i) {
+    Queue& messages = neighbours_[active[i]].*queue;
+    while (!messages.is_empty()) {
+      Progress& oldest = messages.front();
+      const auto moved = move(oldest);
+      if (!moved) return moved.error();
+      any = any || *moved;
+      if (oldest.remaining() != 0) break;
+      --*oldest.left;
+      messages.pop();
+    }
+    has_ended = has_ended || messages.is_empty();
   }
-  if (any) std::erase_if(list, [](const Progress& each) { return each.remaining() == 0; });
+  if (has_ended) std::erase_if(active, [&](std::size_t index) { return (neighbours_[index].*queue).is_empty(); });
   return any;
 }
 
 Result<bool> NodeTransport::progress(calls::Watchdog& watchdog) {
-  const auto sent = advance(sends_, [&](Progress& each) { return push(each, watchdog); });
+  const auto sent = advance(sending_, &Neighbour::sends, [&](Progress& each) { return push(each, watchdog); });
   if (!sent) return sent.error();
-  const auto got = advance(receives_, [&](Progress& each) { return pull(each, watchdog); });
+  const auto got = advance(receiving_, &Neighbour::receives, [&](Progress& each) { return pull(each, watchdog); });
   if (!got) return got.error();
   if (others_are_idle_) return *sent || *got;
   const auto moved = others_->progress(watchdog);
@@ -155,9 +194,11 @@ Result<bool> NodeTransport::take_header(Progress& receive, calls::Watchdog& watc
   const auto start = ring.take_word();
   std::uint64_t length = 0;
   ring.take(std::as_writable_bytes(std::span(&length, 1)));
-  const bool is_expected = start && start->signature == receive.message.signature && length == receive.message.bytes &&
-                           (!start->is_offered || peers_ != nullptr);
+  const bool has_length = receive.message.is_most ? length <= receive.message.bytes : length == receive.message.bytes;
+  const bool is_expected =
+      start && start->signature == receive.message.signature && has_length && (!start->is_offered || peers_ != nullptr);
   if (!is_expected) return watchdog.differs(receive.message.peer);
+  receive.message.bytes = length;
   receive.is_offered = start->is_offered;
   const std::size_t first_part = receive.is_offered ? MessageRing::line : std::min(receive.remaining(), together);
   if (is_announced) ring.known(begins, first_part);
@@ -233,21 +274,18 @@ Result<bool> NodeTransport::pull(Progress& receive, calls::Watchdog& watchdog) {
 }
 
 int NodeTransport::awaited() const noexcept {
-  if (!receives_.empty()) return receives_.front().message.peer;
+  if (!receiving_.empty()) return ranks_[receiving_.front()];
   if (const int other = others_->awaited(); other != calls::Watchdog::anyone) return other;
-  return sends_.empty() ? calls::Watchdog::anyone : sends_.front().message.peer;
+  return sending_.empty() ? calls::Watchdog::anyone : ranks_[sending_.front()];
 }
 
 /// A socket reports the death of its peer; a ring does not. So the watchdog is asked about each peer.
 Result<void> NodeTransport::keep_waiting(calls::Watchdog& watchdog) {
   if (auto status = watchdog.keep_waiting(awaited()); !status) return status;
-  for (const auto* list : {&receives_, &sends_}) {
-    ++pass_;
+  for (const auto* active : {&receiving_, &sending_}) {
     // NOLINTNEXTLINE(modernize-loop-convert): the watchdog may post messages, which makes the list longer
-    for (std::size_t i = 0; i < list->size(); ++i) {
-      const Progress& each = (*list)[i];
-      if (std::exchange(neighbours_[each.neighbour].busy, pass_) == pass_) continue;
-      if (auto status = watchdog.keep_waiting(each.message.peer); !status) return status;
+    for (std::size_t i = 0; i < active->size(); ++i) {
+      if (auto status = watchdog.keep_waiting(ranks_[(*active)[i]]); !status) return status;
     }
   }
   return {};
@@ -297,11 +335,13 @@ void NodeTransport::interrupt() noexcept {
 }
 
 void NodeTransport::give_up() noexcept {
-  for (const Progress& each : sends_) {
-    if (each.is_offered) neighbours_[each.neighbour].to.give_up();
+  for (Neighbour& each : neighbours_) {
+    if (std::ranges::any_of(each.sends.all(), &Progress::is_offered)) each.to.give_up();
+    each.sends.clear();
+    each.receives.clear();
   }
-  sends_.clear();
-  receives_.clear();
+  sending_.clear();
+  receiving_.clear();
   others_->give_up();
 }
 

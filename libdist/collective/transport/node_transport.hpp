@@ -5,6 +5,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "base/os/file_descriptor.hpp"
@@ -32,6 +34,9 @@ class NodeTransport final : public Transport {
   [[nodiscard]] bool serves_any_thread() const noexcept override { return others_->serves_any_thread(); }
   [[nodiscard]] Result<void> post(const Message& message, Direction direction, std::size_t& left,
                                   calls::Watchdog& watchdog) override;
+  [[nodiscard]] bool posts_at_once(int peer, int tag) const noexcept override {
+    return index_of(peer) ? true : others_->posts_at_once(peer, tag);
+  }
   [[nodiscard]] Result<bool> progress(calls::Watchdog& watchdog) override;
   [[nodiscard]] Result<void> keep_waiting(calls::Watchdog& watchdog) override;
   bool rest(int idle) override;
@@ -59,14 +64,31 @@ class NodeTransport final : public Transport {
     /// The part of the data that is among the next `bytes` bytes of header and data.
     [[nodiscard]] std::span<std::byte> data(std::size_t bytes) const noexcept;
   };
+  /// Messages in one direction, oldest first.
+  class Queue {
+   public:
+    [[nodiscard]] bool is_empty() const noexcept { return first_ == messages_.size(); }
+    [[nodiscard]] Progress& front() noexcept { return messages_[first_]; }
+    [[nodiscard]] std::span<const Progress> all() const noexcept { return std::span(messages_).subspan(first_); }
+    void push(const Progress& message) { messages_.push_back(message); }
+    void pop() noexcept;
+    void clear() noexcept;
+
+   private:
+    std::vector<Progress> messages_;
+    std::size_t first_ = 0;  ///< those before it have ended
+  };
   /// Both rings to one rank of the node; unused for this rank itself.
   struct Neighbour {
     RingWriter to;
     RingReader from;
-    std::uint64_t busy = 0;  ///< the last pass of advance() in which a message of this pair was served
+    Queue sends;
+    Queue receives;
   };
 
-  [[nodiscard]] bool is_idle() const noexcept { return sends_.empty() && receives_.empty(); }
+  [[nodiscard]] bool is_idle() const noexcept { return sending_.empty() && receiving_.empty(); }
+  /// nullopt: a rank of another node, or this one.
+  [[nodiscard]] std::optional<std::size_t> index_of(int peer) const noexcept;
   [[nodiscard]] bool may_be_fetched(const Message& message) const noexcept {
     return peers_ != nullptr && message.bytes >= tuning::message_fetched_from;
   }
@@ -81,7 +103,7 @@ class NodeTransport final : public Transport {
   [[nodiscard]] Result<bool> push(Progress& send, calls::Watchdog& watchdog);
   [[nodiscard]] Result<bool> pull(Progress& receive, calls::Watchdog& watchdog);
   template <typename Move>
-  [[nodiscard]] Result<bool> advance(std::vector<Progress>& list, Move move);
+  [[nodiscard]] Result<bool> advance(std::vector<std::size_t>& active, Queue Neighbour::*queue, Move move);
   void nap(Clock::duration waited);
 
   std::unique_ptr<Transport> others_;
@@ -93,11 +115,10 @@ class NodeTransport final : public Transport {
   FileDescriptor interrupted_;
   std::atomic<bool> naps_ = false;
   std::vector<Neighbour> neighbours_;
-  std::vector<Progress> sends_;
-  std::vector<Progress> receives_;
-  std::uint64_t pass_ = 0;
-  bool others_are_idle_ = true;  ///< the other transport has no messages under way
-  bool is_new_ = false;          ///< a message was posted since the last rest()
+  std::vector<std::size_t> sending_;  ///< neighbours to which messages are under way, in the order in which they began
+  std::vector<std::size_t> receiving_;  ///< those from which messages are expected
+  bool others_are_idle_ = true;         ///< the other transport has no messages under way
+  bool is_new_ = false;                 ///< a message was posted since the last rest()
   Clock::time_point idle_since_;
 };
 

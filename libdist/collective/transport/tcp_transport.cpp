@@ -128,6 +128,7 @@ std::size_t TcpTransport::parts_left(Progress& each, iovec* parts) noexcept {
     done -= std::min(done, size);
   };
   add(each.header, header_bytes);
+  if (each.message.is_most && each.done < header_bytes) return count;  // the length is not known yet
   add(each.message.data, each.message.bytes);
   add(each.code.data(), each.code_bytes);
   return count;
@@ -175,8 +176,11 @@ Result<bool> TcpTransport::pull(Progress& receive, calls::Watchdog& watchdog) {
       return watchdog.lost(receive.message.peer, got == 0 ? "it closed the connection" : std::strerror(errno));
     receive.done += static_cast<std::size_t>(got);
     any = true;
-    const bool expected = receive.header[0] == receive.message.signature && receive.header[1] == receive.message.bytes;
-    if (in_header && receive.done >= header_bytes && !expected) return watchdog.differs(receive.message.peer);
+    if (!in_header || receive.done < header_bytes) continue;
+    const std::uint64_t length = receive.header[1];
+    const bool has_length = receive.message.is_most ? length <= receive.message.bytes : length == receive.message.bytes;
+    if (receive.header[0] != receive.message.signature || !has_length) return watchdog.differs(receive.message.peer);
+    receive.message.bytes = length;
   }
   if (receive.code_bytes != 0) {
     const auto code =

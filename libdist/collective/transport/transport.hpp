@@ -25,6 +25,7 @@ struct Message {
   bool has_room = false;  ///< of a receive: `Transport::room` bytes before the data may be overwritten
   int tag = untagged;     ///< other ones are for a MatchingTransport
   int* source = nullptr;  ///< of a receive with a tag: gets the peer; or null
+  bool is_most = false;   ///< of a receive: a shorter message is taken, too (not over MPI)
 };
 
 enum class Direction : std::uint8_t { send, receive };
@@ -51,11 +52,13 @@ class Transport {
   /// Whether any thread may use it, or only the thread from which the program makes its calls.
   [[nodiscard]] virtual bool serves_any_thread() const noexcept = 0;
 
-  /// Starts a message. It never waits for the peer's call, so any order of the peer's calls works. It adds to `left`;
-  /// progress() subtracts that again when the message is complete. Data and `left` must stay valid until then. Messages
-  /// between the same two ranks arrive in the order in which they were posted.
+  /// Starts a message. It never waits for the peer's call, so any order of the peer's calls works. It adds to `left`,
+  /// unless the message is complete at once; progress() subtracts that again when it is. Data and `left` must stay
+  /// valid until then. Messages between the same two ranks arrive in the order in which they were posted.
   [[nodiscard]] virtual Result<void> post(const Message& message, Direction direction, std::size_t& left,
                                           calls::Watchdog& watchdog) = 0;
+  /// Whether post() never waits for messages with this rank: neither for a connection nor for another lock.
+  [[nodiscard]] virtual bool posts_at_once(int /*peer*/, int /*tag*/) const noexcept { return false; }
   /// Makes progress without waiting; returns whether anything moved.
   [[nodiscard]] virtual Result<bool> progress(calls::Watchdog& watchdog) = 0;
   /// Backs off after `idle` unsuccessful polls: it may yield or sleep, for a few milliseconds at most. Returns whether

@@ -1,52 +1,76 @@
 #include "collective/communicator/context/request.hpp"
 
 #include <algorithm>
-#include <span>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
 #include <utility>
 
 namespace amldist::collective {
 
-Request::Request(std::vector<calls::Call> calls, Progress progress)
-    : calls_(std::move(calls)), progress_(std::move(progress)) {
-  calls::Call& call = calls_.front();
-  std::span<const std::size_t>* const spans[4] = {&call.send_counts, &call.send_offsets, &call.recv_counts,
-                                                  &call.recv_offsets};
+/// A lock, and where threads wait. Requests share a few of them, because hardly any request needs one. Never destroyed:
+/// an exit handler of the program may still wait.
+struct Request::Sleep {
+  std::mutex mutex;
+  std::condition_variable completed;
+};
+
+Request::Sleep& Request::sleep() const noexcept {
+  constexpr std::size_t many = 16;
+  static auto* const all = new std::array<Sleep, many>;
+  return (*all)[reinterpret_cast<std::uintptr_t>(this) / sizeof(Request) % many];
+}
+
+Request::Request(const calls::Call& call, RequestDriver& driver) : first_(call), driver_(driver) {
+  if (!is_listed(call.operation)) return;
+  lists_ = std::make_unique<std::array<std::vector<std::size_t>, 4>>();
+  std::span<const std::size_t>* const spans[4] = {&first_.send_counts, &first_.send_offsets, &first_.recv_counts,
+                                                  &first_.recv_offsets};
   for (std::size_t i = 0; i < 4; ++i) {
-    lists_[i].assign(spans[i]->begin(), spans[i]->end());
-    *spans[i] = lists_[i];
+    (*lists_)[i].assign(spans[i]->begin(), spans[i]->end());
+    *spans[i] = (*lists_)[i];
   }
 }
 
+Request::Request(std::vector<calls::Call> calls, RequestDriver& driver) : Request(calls.front(), driver) {
+  if (calls.size() > 1) several_ = std::move(calls);
+}
+
 bool Request::test() {
-  if (!is_done()) progress_(*this, ProgressUntil::polled);
+  if (!is_done()) driver_.progress_for(*this, ProgressUntil::polled);
   return is_done();
 }
 
 void Request::wait() {
-  if (!is_done()) progress_(*this, ProgressUntil::done);
-  std::unique_lock lock(mutex_);
-  completed_.wait(lock, [this] { return is_done(); });
+  if (!is_done()) driver_.progress_for(*this, ProgressUntil::done);
+  if (is_done()) return;
+  std::unique_lock lock(sleep().mutex);
+  state_.fetch_or(watched, std::memory_order_acq_rel);
+  sleep().completed.wait(lock, [this] { return is_done(); });
 }
 
+/// Without the lock if nobody watches.
 void Request::complete(Result<void> result) {
+  result_ = std::move(result);
+  std::uint8_t unwatched = 0;
+  if (state_.compare_exchange_strong(unwatched, done, std::memory_order_acq_rel)) return;
   Completion completion;
   {
-    const std::lock_guard lock(mutex_);
-    result_ = std::move(result);
+    const std::lock_guard lock(sleep().mutex);
     completion = std::exchange(completion_, nullptr);
     if (!completion) return be_done();
   }
   // A waiting thread may free what the function uses, so the function comes first.
   completing_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   completion(result_);
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(sleep().mutex);
   completing_.store({}, std::memory_order_relaxed);
   be_done();
 }
 
 void Request::be_done() {
-  done_.store(true, std::memory_order_release);
-  completed_.notify_all();
+  state_.fetch_or(done, std::memory_order_acq_rel);
+  sleep().completed.notify_all();
 }
 
 bool Request::wait_for(std::chrono::milliseconds most) {
@@ -56,17 +80,20 @@ bool Request::wait_for(std::chrono::milliseconds most) {
   for (microseconds pause(50); !test(); pause = std::min(pause * 2, microseconds(10000))) {
     const auto now = std::chrono::steady_clock::now();
     if (now >= end) return false;
-    std::unique_lock lock(mutex_);
-    completed_.wait_until(lock, std::min(end, now + pause), [this] { return is_done(); });
+    std::unique_lock lock(sleep().mutex);
+    state_.fetch_or(watched, std::memory_order_acq_rel);
+    sleep().completed.wait_until(lock, std::min(end, now + pause), [this] { return is_done(); });
   }
   return true;
 }
 
 bool Request::on_complete(Completion completion) {
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(sleep().mutex);
     if (std::exchange(has_completion_, true)) return false;
-    if (!is_done()) completion_ = std::exchange(completion, nullptr);
+    completion_ = std::move(completion);
+    if ((state_.fetch_or(watched, std::memory_order_acq_rel) & done) == 0) completion = nullptr;
+    else completion = std::exchange(completion_, nullptr);
   }
   if (completion) completion(result_);
   else static_cast<void>(test());

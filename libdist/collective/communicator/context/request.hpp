@@ -1,11 +1,12 @@
 // A call in progress.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
+#include <memory>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -14,27 +15,40 @@
 
 namespace amldist::collective {
 
+class Request;
+
 /// How long the progress engine works for the caller.
 enum class ProgressUntil : std::uint8_t {
   polled,  ///< one look: the request may be done soon
   done,    ///< the request is done
 };
 
+/// Works on requests: the progress engine.
+class RequestDriver {
+ public:
+  RequestDriver() = default;
+  virtual ~RequestDriver() = default;
+  RequestDriver(const RequestDriver&) = delete;
+  RequestDriver& operator=(const RequestDriver&) = delete;
+  virtual void progress_for(const Request& request, ProgressUntil until) = 0;
+};
+
 /// A call that does not block, or several that run one after the other. Shared by the caller's handle and the thread
 /// that runs it. Thread-safe, except that one thread at a time may call wait(), wait_for() and test().
 class Request {
  public:
-  /// Asks the progress engine to work on a request.
-  using Progress = std::function<void(const Request& request, ProgressUntil until)>;
+  /// With copies of the lists of counts to which the call points. The driver outlives the request's progress.
+  Request(const calls::Call& call, RequestDriver& driver);
+  /// Several calls without lists, at least one.
+  Request(std::vector<calls::Call> calls, RequestDriver& driver);
 
-  /// Takes the calls, at least one; a single call with copies of the lists of counts to which it points.
-  Request(std::vector<calls::Call> calls, Progress progress);
-
-  [[nodiscard]] const std::vector<calls::Call>& calls() const noexcept { return calls_; }
-  [[nodiscard]] const calls::Call& first() const noexcept { return calls_.front(); }
+  [[nodiscard]] std::span<const calls::Call> calls() const noexcept {
+    return several_.empty() ? std::span(&first_, 1) : std::span(several_);
+  }
+  [[nodiscard]] const calls::Call& first() const noexcept { return first_; }
   /// Also in its own completion: only other threads wait for the end of that.
   [[nodiscard]] bool is_done() const noexcept {
-    return done_.load(std::memory_order_acquire) ||
+    return (state_.load(std::memory_order_acquire) & done) != 0 ||
            completing_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
   /// Makes progress; returns whether the request is done.
@@ -53,18 +67,22 @@ class Request {
   [[nodiscard]] const Result<void>& result() const noexcept { return result_; }
 
  private:
+  static constexpr std::uint8_t done = 1;
+  static constexpr std::uint8_t watched = 2;  ///< a thread sleeps until it is done, or a completion was given
+
+  struct Sleep;
+  [[nodiscard]] Sleep& sleep() const noexcept;
   void be_done();  ///< needs the lock
 
-  std::vector<calls::Call> calls_;
-  Progress progress_;
-  std::vector<std::size_t> lists_[4];
+  calls::Call first_;
+  std::vector<calls::Call> several_;  ///< all of them, if there is more than one
+  RequestDriver& driver_;
+  std::unique_ptr<std::array<std::vector<std::size_t>, 4>> lists_;
   Result<void> result_;
-  std::atomic<bool> done_ = false;
+  std::atomic<std::uint8_t> state_ = 0;
   std::atomic<std::thread::id> completing_;  ///< the thread that is in completion_
-  bool has_completion_ = false;              ///< guarded by mutex_, like the next
+  bool has_completion_ = false;              ///< needs the lock, like the next
   Completion completion_;
-  std::mutex mutex_;
-  std::condition_variable completed_;
 };
 
 }  // namespace amldist::collective

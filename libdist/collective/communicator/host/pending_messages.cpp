@@ -13,13 +13,13 @@ namespace amldist::collective {
 class PendingMessages::OldestOfPeer final : public calls::Watchdog {
  public:
   explicit OldestOfPeer(PendingMessages& messages) : messages_(messages) {}
-  [[nodiscard]] Result<void> keep_waiting(int rank) override { return announced(rank).watchdog.keep_waiting(rank); }
-  [[nodiscard]] Error differs(int rank) override { return announced(rank).watchdog.differs(rank); }
+  [[nodiscard]] Result<void> keep_waiting(int rank) override { return announced(rank).watchdog->keep_waiting(rank); }
+  [[nodiscard]] Error differs(int rank) override { return announced(rank).watchdog->differs(rank); }
   [[nodiscard]] Error lost(int rank, std::string_view what) override {
-    return announced(rank).watchdog.lost(rank, what);
+    return announced(rank).watchdog->lost(rank, what);
   }
   [[nodiscard]] Clock::time_point deadline() const noexcept override {
-    return messages_.posted_.front()->watchdog.deadline();
+    return messages_.posted_.front()->watchdog->deadline();
   }
 
  private:
@@ -34,12 +34,20 @@ class PendingMessages::OldestOfPeer final : public calls::Watchdog {
   PendingMessages& messages_;
 };
 
-/// Its watchdog drives MPI only: the caller is driving the messages already.
-PendingMessages::Pending::Pending(const Owner& owner, std::shared_ptr<Request> begun)
-    : request(std::move(begun)), call(request->first()), watchdog(owner.context, &owner.mpi) {
-  call.sequence = owner.numbers.next(call, false);
-  // NOLINTNEXTLINE(cppcoreguidelines-prefer-member-initializer): the call needs its number first
-  ticket = owner.observer.begin(call, owner.ticks.now());
+std::unique_ptr<PendingMessages::Pending> PendingMessages::make_pending(std::shared_ptr<Request> request) {
+  std::unique_ptr<Pending> out;
+  if (spare_.empty()) {
+    out = std::make_unique<Pending>();
+  } else {
+    out = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  out->call = request->first();
+  out->request = std::move(request);
+  out->watchdog.emplace(owner_.context, &owner_.mpi);
+  out->call.sequence = owner_.numbers.next(out->call, false);
+  out->ticket = owner_.observer.begin(out->call, owner_.ticks.now());
+  return out;
 }
 
 void PendingMessages::submit(std::shared_ptr<Request> request) {
@@ -60,30 +68,54 @@ void PendingMessages::take_up() {
   for (auto& request : taken) post(std::move(request));
 }
 
+void PendingMessages::begin(std::shared_ptr<Request> request) {
+  unfinished_.fetch_add(1, std::memory_order_acq_rel);
+  post(std::move(request));
+}
+
 void PendingMessages::post(std::shared_ptr<Request> request) {
   if (owner_.context.is_lost()) return complete(*request, owner_.refused.refuse(request->first(), owner_.ticks.now()));
-  posted_.push_back(std::make_unique<Pending>(owner_, std::move(request)));
+  posted_.push_back(make_pending(std::move(request)));
+  if (failed_) return;
   Pending& message = *posted_.back();
   const auto direction = message.call.operation == calls::Operation::send ? Direction::send : Direction::receive;
-  auto taken = transport_.post(HostBackend::message_of(message.call), direction, message.left, message.watchdog);
-  if (!taken) fail(taken.error());
+  auto posted = transport_.post(HostBackend::message_of(message.call), direction, message.left, *message.watchdog);
+  if (!posted) failed_ = posted.error();
+  if (!posted || message.left != 0) return;
+  finish(message, {});
+  spare_.push_back(std::move(posted_.back()));
+  posted_.pop_back();
 }
 
 bool PendingMessages::progress() {
   if (posted_.empty()) return false;
+  if (failed_) {
+    fail(*std::exchange(failed_, std::nullopt));
+    return true;
+  }
   OldestOfPeer watchdog(*this);
   const auto moved = transport_.progress(watchdog);
   if (!moved) {
     fail(moved.error());
     return true;
   }
-  if (!*moved) return false;
+  if (*moved) release_ended();
+  return *moved;
+}
+
+/// Completes the requests of messages that have ended.
+void PendingMessages::release_ended() {
+  std::size_t kept = 0;
   for (auto& message : posted_) {
-    if (message->left == 0) finish(*message, {});
+    if (message->left != 0) {
+      posted_[kept++].swap(message);
+      continue;
+    }
+    finish(*message, {});
+    spare_.push_back(std::move(message));
   }
-  std::erase_if(posted_, [](const auto& message) { return message->left == 0; });
+  posted_.resize(kept);
   if (posted_.empty()) owner_.context.watch().leave_message();
-  return true;
 }
 
 void PendingMessages::back_off(int idle) {
@@ -93,13 +125,13 @@ void PendingMessages::back_off(int idle) {
   for (auto each = posted_.rbegin(); each != posted_.rend(); ++each) {
     Pending& message = **each;
     announce(message);
-    if (auto status = message.watchdog.keep_waiting(message.call.root); !status) return fail(status.error());
+    if (auto status = message.watchdog->keep_waiting(message.call.root); !status) return fail(status.error());
   }
 }
 
 void PendingMessages::finish(Pending& message, const Result<void>& result) {
   owner_.observer.end(message.ticket, result);
-  complete(*message.request, result);
+  complete(*std::exchange(message.request, nullptr), result);
 }
 
 void PendingMessages::complete(Request& request, const Result<void>& result) {
@@ -108,6 +140,7 @@ void PendingMessages::complete(Request& request, const Result<void>& result) {
 }
 
 void PendingMessages::fail(const Error& error) {
+  failed_.reset();
   transport_.give_up();
   owner_.context.give_up(error);
   for (const auto& message : std::exchange(posted_, {})) finish(*message, error);

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "base/time/tick_clock.hpp"
@@ -19,7 +20,8 @@
 
 namespace amldist::collective {
 
-/// submit(), is_empty() and interrupt() are thread-safe. The rest is for the one thread that drives progress.
+/// submit(), is_empty() and interrupt() are thread-safe. The rest is for the one thread that drives progress, which may
+/// be another one each time.
 class PendingMessages {
  public:
   /// What messages need from their communicator.
@@ -35,6 +37,13 @@ class PendingMessages {
 
   /// Passes a send or receive to the thread that drives progress.
   void submit(std::shared_ptr<Request> request);
+  /// Whether begin() neither waits nor comes before a message that was submitted earlier.
+  [[nodiscard]] bool can_begin(const calls::Call& call) const noexcept {
+    return !has_submitted_.load(std::memory_order_acquire) && transport_.posts_at_once(call.root, call.tag);
+  }
+  /// Begins a message on this thread: a short one may have been sent, and its request be complete, on return. No other
+  /// request completes meanwhile, so that no function of the program runs.
+  void begin(std::shared_ptr<Request> request);
   /// Whether every message that was submitted has ended.
   [[nodiscard]] bool is_empty() const noexcept { return unfinished_.load(std::memory_order_acquire) == 0; }
   /// Ends a back_off() on another thread.
@@ -49,16 +58,17 @@ class PendingMessages {
 
  private:
   struct Pending {
-    Pending(const Owner& owner, std::shared_ptr<Request> begun);
     std::shared_ptr<Request> request;
-    calls::Call call;  ///< with its number
-    CallWatchdog watchdog;
+    calls::Call call;                      ///< with its number
+    std::optional<CallWatchdog> watchdog;  ///< drives MPI only: the caller is driving the messages already
     CallObserver::Ticket ticket = 0;
     std::size_t left = 0;  ///< as Transport::post() counts it
   };
   class OldestOfPeer;
 
   void post(std::shared_ptr<Request> request);
+  [[nodiscard]] std::unique_ptr<Pending> make_pending(std::shared_ptr<Request> request);
+  void release_ended();
   void announce(const Pending& message) const { owner_.context.watch().enter(message.call); }
   void finish(Pending& message, const Result<void>& result);
   void complete(Request& request, const Result<void>& result);
@@ -67,6 +77,8 @@ class PendingMessages {
   const Owner owner_;
   Transport& transport_;
   std::vector<std::unique_ptr<Pending>> posted_;  ///< oldest first
+  std::vector<std::unique_ptr<Pending>> spare_;   ///< for the next ones: memory is not taken anew for each message
+  std::optional<Error> failed_;                   ///< why a message could not be posted: progress() fails with it
   std::atomic<std::size_t> unfinished_ = 0;       ///< submitted and not ended
   std::atomic<bool> has_submitted_ = false;       ///< tells take_up() without taking the lock
 
