@@ -10,14 +10,15 @@
 
 namespace amldist::collective {
 
-/// Used by the program's thread. Reads the clock for one wait of eight.
-class WaitHabit {
+/// Used by the program's thread. Reads the clock for one wait of eight. `Time`: a test has one of its own.
+template <typename Time>
+class WaitHabitOn {
  public:
   /// A call has begun.
   void note_begin() noexcept {
     ++since_wait_;
     if (is_measuring_ || !measures_next_) return;
-    began_ = Clock::now();
+    began_ = Time::now();
     is_measuring_ = true;
   }
   /// The program waits for a call.
@@ -27,7 +28,7 @@ class WaitHabit {
       measures_next_ = soon_ < needed || ++unmeasured_ % every == 0;
       return;
     }
-    soon_ = Clock::now() - began_ > soon_after ? 0 : soon_ < needed ? soon_ + 1 : needed;
+    soon_ = Time::now() - began_ > soon_after ? 0 : soon_ < needed ? soon_ + 1 : needed;
     measures_next_ = soon_ < needed;
   }
   /// The program only asks whether a call is done.
@@ -44,12 +45,13 @@ class WaitHabit {
   static constexpr unsigned every = 8;
   static constexpr unsigned most_begun = 1000;  ///< calls without a wait
 
-  Clock::time_point began_;
+  typename Time::time_point began_;
   bool is_measuring_ = false;
   bool measures_next_ = true;
   unsigned soon_ = 0;  ///< measured waits that came soon, one after the other
   unsigned unmeasured_ = 0;
   unsigned since_wait_ = 0;
 };
+using WaitHabit = WaitHabitOn<Clock>;
 
 }  // namespace amldist::collective

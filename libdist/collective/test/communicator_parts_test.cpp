@@ -1,6 +1,8 @@
 // Parts of a communicator that work without other ranks.
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include <map>
 #include <string>
 
@@ -146,10 +148,13 @@ class OneMessage final : public Transport {
   [[nodiscard]] bool serves_any_thread() const noexcept override { return true; }
   [[nodiscard]] Result<void> post(const Message& /*message*/, Direction /*direction*/, std::size_t& left,
                                   calls::Watchdog& /*watchdog*/) override {
+    if (is_broken) return Error{Errc::peer, "broken"};
+    if (ends_at_once) return {};
     ++left;
     left_ = &left;
     return {};
   }
+  [[nodiscard]] bool posts_at_once(int /*peer*/, int /*tag*/) const noexcept override { return true; }
   [[nodiscard]] Result<bool> progress(calls::Watchdog& /*watchdog*/) override {
     if (!has_arrived) return false;
     --*left_;
@@ -160,6 +165,8 @@ class OneMessage final : public Transport {
   void give_up() noexcept override {}
 
   bool has_arrived = false;
+  bool is_broken = false;
+  bool ends_at_once = false;
 
  private:
   std::size_t* left_ = nullptr;
@@ -211,6 +218,68 @@ TEST_F(PendingMessagesTest, TheLastOneIsNotInProgressWhenItHasEnded) {
   transport.has_arrived = true;
   EXPECT_TRUE(messages.progress());
   EXPECT_FALSE(context.watch().activity().inside);
+}
+
+TEST_F(PendingMessagesTest, OneThatEndsAtOnceIsObservedAndDone) {
+  const auto request = std::make_shared<Request>(call_of(calls::Operation::send), driver);
+  transport.ends_at_once = true;
+  EXPECT_TRUE(messages.can_begin(request->first()));
+  messages.begin(request);
+  EXPECT_TRUE(request->is_done());
+  EXPECT_TRUE(request->result());
+  EXPECT_TRUE(messages.is_empty());
+  EXPECT_EQ(seen.completed.size(), 1U);
+}
+
+TEST_F(PendingMessagesTest, OneThatWasSubmittedComesBeforeOneThatBegins) {
+  messages.submit(std::make_shared<Request>(call_of(calls::Operation::recv), driver));
+  EXPECT_FALSE(messages.can_begin(call_of(calls::Operation::send)));
+  messages.take_up();
+  EXPECT_TRUE(messages.can_begin(call_of(calls::Operation::send)));
+}
+
+/// The thread that begins one must not run the functions of other requests.
+TEST_F(PendingMessagesTest, AFailureReachesAllInTheNextRoundOfProgress) {
+  const auto first = std::make_shared<Request>(call_of(calls::Operation::recv), driver);
+  int told = 0;
+  EXPECT_TRUE(first->on_complete([&](const Result<void>& result) { told += result ? 0 : 1; }));
+  messages.begin(first);
+  transport.is_broken = true;
+  const auto second = std::make_shared<Request>(call_of(calls::Operation::send), driver);
+  messages.begin(second);
+  const auto third = std::make_shared<Request>(call_of(calls::Operation::send), driver);
+  messages.begin(third);
+  EXPECT_FALSE(first->is_done() || second->is_done() || third->is_done());
+  EXPECT_EQ(told, 0);
+  EXPECT_TRUE(messages.progress());
+  EXPECT_EQ(told, 1);
+  for (const auto& each : {first, second, third}) {
+    ASSERT_TRUE(each->is_done());
+    EXPECT_EQ(each->result().error().message, "broken");
+  }
+  EXPECT_TRUE(messages.is_empty());
+}
+
+// ---- requests ----
+TEST_F(PendingMessagesTest, AFunctionIsCalledOnceWhetherTheRequestIsDoneOrNot) {
+  for (const bool is_done : {false, true}) {
+    Request request(call_of(calls::Operation::send), driver);
+    int told = 0;
+    if (is_done) request.complete({});
+    EXPECT_TRUE(request.on_complete([&](const Result<void>& /*result*/) { ++told; }));
+    EXPECT_FALSE(request.on_complete([&](const Result<void>& /*result*/) { told += 10; }));
+    if (!is_done) request.complete({});
+    EXPECT_EQ(told, 1);
+    EXPECT_TRUE(request.is_done());
+  }
+}
+
+TEST_F(PendingMessagesTest, AThreadThatSleepsIsWokenWhenTheRequestIsDone) {
+  Request request(call_of(calls::Operation::send), driver);
+  std::thread completes([&] { request.complete(Error{Errc::peer, "gone"}); });
+  request.wait();
+  EXPECT_EQ(request.result().error().message, "gone");
+  completes.join();
 }
 
 // ---- what the control thread reads ----

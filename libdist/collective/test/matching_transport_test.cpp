@@ -1,0 +1,185 @@
+// Messages with tags between two ranks of a node. Both ends are in one process, so that a test decides which end makes
+// progress.
+#include "collective/transport/matching_transport.hpp"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "collective/transport/loopback_transport.hpp"
+#include "collective/transport/node_transport.hpp"
+
+namespace amldist::collective::matching_transport_test {
+namespace {
+
+class NoWatchdog final : public calls::Watchdog {
+ public:
+  [[nodiscard]] Result<void> keep_waiting(int /*rank*/) override { return {}; }
+  [[nodiscard]] Error differs(int rank) override { return {Errc::mismatch, "differs " + std::to_string(rank)}; }
+  [[nodiscard]] Error lost(int rank, std::string_view what) override {
+    return {Errc::peer, "lost " + std::to_string(rank) + ": " + std::string(what)};
+  }
+  [[nodiscard]] Clock::time_point deadline() const noexcept override { return Clock::time_point::max(); }
+};
+
+/// To other nodes, of which there are none.
+class Nowhere final : public Transport {
+ public:
+  [[nodiscard]] std::string_view name() const noexcept override { return "nowhere"; }
+  [[nodiscard]] std::size_t part_bytes() const noexcept override { return 4096; }
+  [[nodiscard]] bool serves_any_thread() const noexcept override { return true; }
+  [[nodiscard]] Result<void> post(const Message& /*message*/, Direction /*direction*/, std::size_t& /*left*/,
+                                  calls::Watchdog& /*watchdog*/) override {
+    return Error{Errc::internal, "nowhere"};
+  }
+  [[nodiscard]] Result<bool> progress(calls::Watchdog& /*watchdog*/) override { return false; }
+  bool rest(int /*idle*/) override { return true; }
+  [[nodiscard]] int awaited() const noexcept override { return calls::Watchdog::anyone; }
+  void give_up() noexcept override {}
+};
+
+SharedMemory make_memory() {
+  auto made = SharedMemory::create(2 * NodeTransport::memory_bytes(3));
+  return std::move(*made);
+}
+
+std::vector<std::byte> pattern(std::size_t bytes, unsigned salt) {
+  std::vector<std::byte> out(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(i * 31 + i / 251 + salt);
+  return out;
+}
+
+/// Three ranks, 0 to 2.
+class MatchingTransportTest : public ::testing::Test {
+ protected:
+  MatchingTransportTest() : memory_(make_memory()) {
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      ends_.push_back(std::make_unique<MatchingTransport>(
+          node(i, 0), 3, [this, i] { return node(i, NodeTransport::memory_bytes(3)); }, [] {}));
+    }
+  }
+  [[nodiscard]] MatchingTransport& end(int rank) { return *ends_[static_cast<std::size_t>(rank)]; }
+  void send(int from, int to, int tag, std::vector<std::byte>& data, std::size_t& left, std::uint32_t signature = 7) {
+    EXPECT_TRUE(end(from).post({to, data.data(), data.size(), signature, false, tag}, Direction::send, left, watchdog));
+  }
+  void receive(int at, int from, int tag, std::vector<std::byte>& data, std::size_t& left, int* source = nullptr) {
+    EXPECT_TRUE(
+        end(at).post({from, data.data(), data.size(), 7, false, tag, source}, Direction::receive, left, watchdog));
+  }
+  void run() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (auto& each : ends_) {
+        const auto any = each->progress(watchdog);
+        ASSERT_TRUE(any);
+        moved = moved || *any;
+      }
+    }
+  }
+
+  NoWatchdog watchdog;
+
+ private:
+  [[nodiscard]] std::unique_ptr<Transport> node(std::uint32_t rank, std::size_t offset) {
+    return std::make_unique<NodeTransport>(
+        std::make_unique<LoopbackTransport>(std::make_unique<Nowhere>(), static_cast<int>(rank)),
+        memory_.data() + offset, NodeGroup{rank, 3, {0, 1, 2}, "node7"}, true);
+  }
+  SharedMemory memory_;
+  std::vector<std::unique_ptr<MatchingTransport>> ends_;
+};
+
+/// Short data travels in the packet, long data after it.
+TEST_F(MatchingTransportTest, EveryLengthArrives) {
+  for (const std::size_t length : {0UL, 1UL, 4UL, 48UL, 1000UL, 1511UL, 1512UL, 1513UL, 5000UL, 1UL << 20}) {
+    for (const bool is_early : {false, true}) {
+      std::vector<std::byte> given = pattern(length, 3);
+      std::vector<std::byte> got(length);
+      std::size_t left = 0;
+      if (is_early) send(0, 1, 5, given, left);
+      if (is_early) run();
+      receive(1, 0, 5, got, left);
+      if (!is_early) send(0, 1, 5, given, left);
+      run();
+      EXPECT_EQ(left, 0U) << length;
+      EXPECT_EQ(got, given) << length;
+    }
+  }
+}
+
+TEST_F(MatchingTransportTest, TagsDecideAndNotTheOrder) {
+  std::deque<std::vector<std::byte>> given;
+  std::deque<std::vector<std::byte>> got;
+  std::size_t left = 0;
+  constexpr std::size_t lengths[] = {4, 3000, 0, 1512, 100, 1513};
+  for (int tag = 0; tag < 60; ++tag) {
+    given.push_back(pattern(lengths[tag % 6], static_cast<unsigned>(tag)));
+    send(0, 1, tag, given.back(), left);
+  }
+  for (int tag = 59; tag >= 0; --tag) {
+    got.emplace_front(lengths[tag % 6]);
+    receive(1, 0, tag, got.front(), left);
+    if (tag % 7 == 0) run();
+  }
+  run();
+  EXPECT_EQ(left, 0U);
+  EXPECT_EQ(got, given);
+}
+
+TEST_F(MatchingTransportTest, AnySourceIsTold) {
+  std::vector<std::byte> given[2] = {pattern(10, 1), pattern(2000, 2)};
+  std::vector<std::byte> got[2] = {std::vector<std::byte>(10), std::vector<std::byte>(2000)};
+  int sources[2] = {-1, -1};
+  std::size_t left = 0;
+  receive(1, calls::Watchdog::anyone, 4, got[0], left, &sources[0]);
+  receive(1, calls::Watchdog::anyone, 8, got[1], left, &sources[1]);
+  send(2, 1, 8, given[1], left);
+  run();
+  send(0, 1, 4, given[0], left);
+  run();
+  EXPECT_EQ(left, 0U);
+  EXPECT_EQ(sources[0], 0);
+  EXPECT_EQ(sources[1], 2);
+  EXPECT_EQ(got[0], given[0]);
+  EXPECT_EQ(got[1], given[1]);
+}
+
+TEST_F(MatchingTransportTest, AShortSendEndsAtOnceOnceTheRingsAreThere) {
+  std::vector<std::byte> data = pattern(100, 1);
+  std::size_t left = 0;
+  EXPECT_FALSE(end(0).posts_at_once(1, 3)) << "the rings are made for the first one";
+  send(0, 1, 3, data, left);
+  EXPECT_EQ(left, 0U);
+  EXPECT_TRUE(end(0).posts_at_once(1, 3));
+  EXPECT_TRUE(end(0).posts_at_once(calls::Watchdog::anyone, 3));
+}
+
+TEST_F(MatchingTransportTest, AnotherLengthOrTypeIsNoticed) {
+  std::vector<std::byte> given = pattern(100, 1);
+  std::vector<std::byte> shorter(99);
+  std::size_t left = 0;
+  receive(1, 0, 3, shorter, left);
+  send(0, 1, 3, given, left);
+  ASSERT_TRUE(end(0).progress(watchdog));
+  auto moved = end(1).progress(watchdog);
+  EXPECT_EQ(moved ? "none" : moved.error().message, "differs 0");
+  receive(2, 0, 3, given, left);
+  send(0, 2, 3, given, left, 8);
+  ASSERT_TRUE(end(0).progress(watchdog));
+  moved = end(2).progress(watchdog);
+  EXPECT_EQ(moved ? "none" : moved.error().message, "differs 0");
+}
+
+TEST_F(MatchingTransportTest, WhatIsGivenUpIsForgotten) {
+  std::vector<std::byte> data = pattern(100, 1);
+  std::vector<std::byte> got(100);
+  std::size_t left = 0;
+  receive(1, 0, 3, got, left);
+  run();
+  EXPECT_EQ(end(1).awaited(), 0);
+  end(1).give_up();
+  EXPECT_EQ(end(1).awaited(), calls::Watchdog::anyone);
+}
+
+}  // namespace
+}  // namespace amldist::collective::matching_transport_test

@@ -1,0 +1,76 @@
+#include "collective/communicator/wait_habit.hpp"
+
+#include <gtest/gtest.h>
+
+namespace amldist::collective {
+namespace {
+
+using std::chrono::microseconds;
+
+struct TestTime {
+  using time_point = std::chrono::time_point<TestTime, microseconds>;
+  using duration = microseconds;
+  static time_point now() noexcept { return time_point(microseconds(at)); }
+  static inline long at = 0;
+};
+
+class WaitHabitTest : public ::testing::Test {
+ protected:
+  void begin_and_wait(long after, int times = 1) {
+    for (int i = 0; i < times; ++i) {
+      habit.note_begin();
+      TestTime::at += after;
+      habit.note_wait();
+    }
+  }
+  WaitHabitOn<TestTime> habit;
+};
+
+TEST_F(WaitHabitTest, IsKnownAfterAFewWaits) {
+  EXPECT_FALSE(habit.waits_soon());
+  begin_and_wait(5, 2);
+  EXPECT_FALSE(habit.waits_soon());
+  begin_and_wait(5);
+  EXPECT_TRUE(habit.waits_soon());
+}
+
+TEST_F(WaitHabitTest, IsForgottenWhenAWaitComesLate) {
+  begin_and_wait(5, 100);
+  EXPECT_TRUE(habit.waits_soon());
+  begin_and_wait(1000, 9);  // one of these is measured
+  EXPECT_FALSE(habit.waits_soon());
+  begin_and_wait(1000, 100);
+  EXPECT_FALSE(habit.waits_soon());
+  begin_and_wait(5, 3);
+  EXPECT_TRUE(habit.waits_soon());
+}
+
+TEST_F(WaitHabitTest, IsMeasuredFromTheFirstOfSeveralCalls) {
+  begin_and_wait(5, 3);
+  for (int i = 0; i < 9; ++i) {
+    for (int call = 0; call < 64; ++call) {
+      habit.note_begin();
+      TestTime::at += 1;
+    }
+    habit.note_wait();
+  }
+  EXPECT_FALSE(habit.waits_soon());
+}
+
+TEST_F(WaitHabitTest, AProgramThatOnlyTestsDoesNotWait) {
+  begin_and_wait(5, 10);
+  habit.note_begin();
+  habit.note_test();
+  EXPECT_FALSE(habit.waits_soon());
+}
+
+TEST_F(WaitHabitTest, ManyCallsWithoutAWaitEndIt) {
+  begin_and_wait(5, 10);
+  for (int i = 0; i < 999; ++i) habit.note_begin();
+  EXPECT_TRUE(habit.waits_soon());
+  habit.note_begin();
+  EXPECT_FALSE(habit.waits_soon());
+}
+
+}  // namespace
+}  // namespace amldist::collective
