@@ -24,6 +24,7 @@ static const struct {
              {"itself", run_itself},
              {"relay", run_relay},
              {"messages", run_messages},
+             {"random_messages", run_random_messages},
              {"exchanges", run_exchanges},
              {"shrunk", run_shrunk},
              {"place", place},

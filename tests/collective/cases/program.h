@@ -27,6 +27,7 @@ void run_crossing(void);
 void run_itself(void);
 void run_handles(void);
 void run_messages(void);
+void run_random_messages(void);
 void run_exchanges(void);
 void run_relay(void);
 void run_split(void);
