@@ -67,6 +67,9 @@ class RingEnd {
  protected:
   explicit RingEnd(MessageRing& ring) : ring_(&ring) {}
 
+  /// Whether all of the ring has been used. Until then its memory comes page by page from the kernel, and a message
+  /// takes longer than it ever will again: that must not decide how messages travel.
+  [[nodiscard]] bool is_touched() const noexcept { return at_ > 2 * MessageRing::capacity; }
   [[nodiscard]] static bool are_valid(std::uint64_t written, std::uint64_t taken) noexcept {
     const std::uint64_t between = written - taken;
     return between <= MessageRing::capacity && between % MessageRing::line == 0;
@@ -124,7 +127,7 @@ class RingWriter : public RingEnd {
   }
   /// Whether the next message of this many bytes is offered instead of written.
   [[nodiscard]] bool offers(std::size_t bytes) noexcept {
-    return ways_.fetches(bytes, ring_->preferred.load(std::memory_order_relaxed));
+    return is_touched() && ways_.fetches(bytes, ring_->preferred.load(std::memory_order_relaxed));
   }
   /// Whether the reader has fetched the last message that was offered. nullopt if the ring is damaged.
   [[nodiscard]] std::optional<bool> is_fetched() const noexcept {
@@ -207,6 +210,7 @@ class RingReader : public RingEnd {
   }
   /// A message has taken this long, from its header to its end.
   void note(std::size_t bytes, bool was_fetched, std::chrono::nanoseconds took) noexcept {
+    if (!is_touched()) return;
     const auto picoseconds = static_cast<std::uint64_t>(took.count()) * 1000;
     const std::uint64_t now = ways_.note(bytes, was_fetched, picoseconds / bytes);
     if (std::exchange(preferred_, now) != now) ring_->preferred.store(now, std::memory_order_relaxed);
