@@ -23,7 +23,7 @@
 #include "benchlib/binding.h"
 #include "benchlib/samples.h"
 
-enum { ROOT = 0, MOST_SAMPLES = 400, WARMING = 8, MOST_WINDOW = 64, TAG = 7 }; /* while WARMING, libraries try ways */
+enum { ROOT = 0, MOST_SAMPLES = 400, WARMING = 32, MOST_WINDOW = 64, TAG = 7 }; /* while WARMING, libraries try ways */
 static const size_t most_memory = (size_t)64 << 20;
 
 /* Buffers of `all` elements for each message of the window; a rank's block has `block`. */

@@ -3,8 +3,9 @@
 //
 // It depends on the processors, on the kernel, and on where the ranks run: fetching a 4 MiB all-reduce took 0.8 of the
 // time of staging it on a Xeon, 1.3 on an EPYC whose ranks share a cache, and 2.2 on one whose ranks do not. The first
-// calls are made in both ways in turn, each after a barrier, and all ranks choose the way whose slowest rank is faster.
-// Some hundred calls later they try again, because a virtual machine's processors move while a program runs.
+// calls but for a few, for which the kernel still has to find the staging memory, are made in both ways in turn, each
+// after a barrier, and all ranks choose the way whose slowest rank is faster. Some hundred calls later they try again,
+// because a virtual machine's processors move while a program runs.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,9 @@ Result<void> NodeCollectives::run_faster_variant(tuning::SingleCopy what, std::s
   if (!could_fetch(what, bytes)) return work(false);
   if (is_given_) return work(tuned_.fetches);
   LongCalls& calls = long_calls_[static_cast<std::size_t>(what)][tuning::single_copy_class(bytes)];
-  const std::uint64_t turn = calls.begun++ % tuning::single_copy_trial_every;
+  const std::uint64_t call = calls.begun++;
+  if (call < tuning::single_copy_untried) return work(false);
+  const std::uint64_t turn = (call - tuning::single_copy_untried) % tuning::single_copy_trial_every;
   if (turn == tuning::single_copy_tried) {
     const auto way = fastest_way(calls.least, calls.fetches ? 1 : 0);
     if (!way) return way.error();
