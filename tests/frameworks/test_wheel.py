@@ -92,16 +92,35 @@ def test_two_processes_all_reduce_in_every_python_that_is_here(wheel, python, tm
     in_two_processes(tmp_path / "v/bin/python", PROGRAM, tmp_path)
 
 
-def test_in_an_environment_with_pytorch_no_import_is_needed(wheel, tmp_path):
-    need("torch")
-    run(UV, "pip", "install", "--no-deps", "--no-index", "--python", VENV / "bin/python", "--target", tmp_path / "site", wheel)
-    in_two_processes(VENV / "bin/python", f"""
-import sys; sys.path.insert(0, {str(tmp_path / "site")!r})
-import torch, torch.distributed as dist
+def environments_with_pytorch() -> list[pathlib.Path]:
+    """That of requirements.txt and those of `tests/frameworks/install --torches`."""
+    return [venv for venv in (*sorted(FOLDER.parent.glob("torch-*/venv")), VENV) if list(venv.glob("lib/python3*/site-packages/torch"))]
+
+
+WITH_PYTORCH = """
+import inspect, sys, torch, torch.distributed as dist
+if "torch.distributed.backends" not in inspect.getsource(dist.distributed_c10d):
+    assert int(torch.__version__.split(".")[1]) < 14  # newer ones find the back end by its entry point
+    import amldist.torch
 dist.init_process_group("amldist")
-x = torch.ones(3)
+rank, x = dist.get_rank(), torch.ones(3)
 dist.all_reduce(x)
-assert x[0] == 2 and dist.get_backend() == "amldist"
+dist.all_reduce(x, async_op=True).wait()
+assert x.tolist() == [4] * 3 and dist.get_backend() == "amldist"
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1, bias=False))
+model(torch.full((1, 4), float(rank))).backward()
+assert model.module.weight.grad.tolist() == [[0.5] * 4]
+assert sys.modules["amldist._library"].path.startswith(sys.prefix + "/")
 dist.destroy_process_group()
 print("fine")
-""", tmp_path)
+"""
+
+
+@pytest.mark.parametrize("pytorch", environments_with_pytorch(), ids=lambda venv: venv.parent.name)
+def test_the_same_wheel_serves_every_release_of_pytorch_that_is_here(wheel, pytorch, tmp_path):
+    """Installed into an environment of its own, which sees PyTorch's packages."""
+    run(UV, "venv", "--python", pytorch / "bin/python", tmp_path / "v")
+    run(UV, "pip", "install", "--no-deps", "--no-index", "--python", tmp_path / "v/bin/python", wheel)
+    packages, = (tmp_path / "v/lib").glob("python3*/site-packages")
+    (packages / "pytorch.pth").write_text(str(next((pytorch / "lib").glob("python3*/site-packages"))) + "\n")
+    in_two_processes(tmp_path / "v/bin/python", WITH_PYTORCH, tmp_path)
