@@ -206,6 +206,25 @@ def test_a_call_that_is_done_keeps_no_tensor():
         """)
 
 
+def test_messages_that_are_waited_for_at_once_are_made_in_the_callers_thread():
+    run("""
+        from amldist.torch import _engine
+        start()
+        starting = dict(_engine._STARTING)
+        _engine._STARTING.clear()
+        given, got = torch.arange(6.).view(2, 3) + rank, torch.zeros(3, 2).t()
+        for _ in range(3):
+            dist.send(given, 1 - rank) if rank == 0 else dist.recv(got, 1 - rank)
+            dist.recv(got, 1 - rank) if rank == 0 else dist.send(given, 1 - rank)
+        assert got.equal(torch.arange(6.).view(2, 3) + 1 - rank), got
+        _engine._STARTING.update(starting)
+        work = dist.isend(given, 1 - rank)
+        assert dist.recv(got) == 1 - rank
+        work.wait()
+        print("fine")
+        """)
+
+
 def test_several_calls_as_one_are_asked_without_waiting():
     run("""
         import time

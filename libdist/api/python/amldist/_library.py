@@ -113,6 +113,8 @@ _OTHERS: dict[str, list[Any]] = {
     "stop_requested": [],
     "wait": [c_void_p],
     "test": [c_void_p, c_void_p],
+    "send_tagged": [c_void_p, _BUFFER, _COUNT, _NUMBER, _NUMBER, _NUMBER],
+    "recv_tagged": [c_void_p, _BUFFER, _COUNT, _NUMBER, _NUMBER, _NUMBER, c_void_p],
     "isend_tagged": [c_void_p, _BUFFER, _COUNT, _NUMBER, _NUMBER, _NUMBER, c_void_p],
     "irecv_tagged": [c_void_p, _BUFFER, _COUNT, _NUMBER, _NUMBER, _NUMBER, c_void_p, c_void_p],
     "wait_for": [c_void_p, c_int, c_void_p],

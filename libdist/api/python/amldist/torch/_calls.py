@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import inspect
+import sys
 import time
 from datetime import timedelta
 from operator import index
@@ -122,6 +124,22 @@ def _of_each(work: Any, tensors: Sequence[Any]) -> Any:
     if isinstance(work, GroupWork):
         work.expect_waits(len(tensors))
     return work
+
+
+#: The functions of torch.distributed that wait for their message at once.
+_AWAITING = [inspect.unwrap(function).__code__ for function in (dist.send, dist.recv)]
+
+
+def _is_awaited() -> bool:
+    """Whether such a function makes this call, by isend() or irecv(), which may be wrapped once."""
+    frame: Any = sys._getframe(3)
+    for _level in range(3):
+        frame = frame.f_back
+        if frame is None:
+            return False
+        if any(frame.f_code is each for each in _AWAITING):
+            return True
+    return False
 
 
 class Calls:
@@ -427,7 +445,8 @@ class Calls:
         self._check_message("send", peer, tag)
         place = OnHost(self._engine, "send")
         given = place.read(tensor)
-        return self._engine.message("send_tagged", (given.data_ptr(), *_moved(given), peer, tag), tensors, (given, place))
+        arguments = (given.data_ptr(), *_moved(given), peer, tag)
+        return self._engine.message("send_tagged", arguments, tensors, (given, place), waits=_is_awaited())
 
     def recv(self, tensors: List[Tensor], peer: int, tag: int) -> Any:
         tensor = _only(tensors, "recv")
@@ -435,7 +454,8 @@ class Calls:
         place = OnHost(self._engine, "recv", tensor.device if tensor.is_cuda else None)
         result, source = place.write(tensor), ctypes.c_int(peer)
         arguments = (result.data_ptr(), *_moved(result), peer, tag, ctypes.byref(source))
-        return self._engine.message("recv_tagged", arguments, tensors, (result, place), place.after, source)
+        waits = peer != _ANY_SOURCE and _is_awaited()  # else the caller asks the work for the source
+        return self._engine.message("recv_tagged", arguments, tensors, (result, place), place.after, source, waits)
 
     def recv_anysource(self, tensors: List[Tensor], tag: int) -> Any:
         return self.recv(tensors, _ANY_SOURCE, tag)

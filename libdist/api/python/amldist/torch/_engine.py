@@ -30,8 +30,9 @@ _EXIT_S = 2.0  #: at the end of the process, for ranks that have not ended their
 NO_TIMEOUT = timedelta(0)
 _LONGEST_S = 2147483.0  #: 24 days
 _NAMES = "allreduce reduce broadcast allgather allgatherv reduce_scatter reduce_scatterv alltoallv gather scatter barrier".split()
-_BLOCKING = {name: getattr(lib, "amldist_" + name) for name in _NAMES}
-_STARTING = {name: getattr(lib, "amldist_i" + name) for name in (*_NAMES, "send_tagged", "recv_tagged")}
+_MESSAGES = ["send_tagged", "recv_tagged"]
+_BLOCKING = {name: getattr(lib, "amldist_" + name) for name in _NAMES + _MESSAGES}
+_STARTING = {name: getattr(lib, "amldist_i" + name) for name in _NAMES + _MESSAGES}
 
 #: Worlds that are still being finalized, for the end of the process.
 _finalizers: Set[threading.Thread] = set()
@@ -141,12 +142,7 @@ class OnHost(Place):
         engine = self._engine
         if not waits or is_threaded():  # another thread's call may have to come before this one ends
             return engine.begin(name, arguments, outputs, (keep, self), self.after)
-        status = _BLOCKING[name](engine.handle, *arguments)
-        if status < 0:
-            raise engine.error(status)
-        if self._back:
-            self._copy_back()
-        return engine.done
+        return engine.make(name, arguments, self.after)
 
     def _copy_back(self) -> None:
         super()._copy_back()
@@ -239,14 +235,27 @@ class Engine:
             return self.done
         return work
 
-    def message(self, name: str, arguments: Tuple[Any, ...], outputs: Any, keep: Any, after: After = None, source: Any = None) -> PendingWork:
-        """A send or receive."""
+    def message(
+        self, name: str, arguments: Tuple[Any, ...], outputs: Any, keep: Any, after: After = None, source: Any = None, waits: bool = False
+    ) -> Any:
+        """A send or receive. ``waits``: the caller will wait at once."""
         with self._lock:
             self.use_deadline(None)
+            if waits and self._coalesced is None and not is_threaded():
+                return self.make(name, arguments, after)
             work = self.begin(name, arguments, outputs, keep, after, source)
             if self._coalesced is not None:
                 self._coalesced.append(work)
             return work
+
+    def make(self, name: str, arguments: Tuple[Any, ...], after: After) -> DoneWork:
+        """A call in the caller's thread."""
+        status = _BLOCKING[name](self.handle, *arguments)
+        if status < 0:
+            raise self.error(status)
+        if after is not None:
+            after()
+        return self.done
 
     def begin(self, name: str, arguments: Tuple[Any, ...], outputs: Any, keep: Any, after: After, source: Any = None) -> PendingWork:
         handle = ctypes.c_void_p()
