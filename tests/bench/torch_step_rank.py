@@ -78,6 +78,8 @@ def main() -> None:
     amldist.torch.use_library_memory(models["amldist memory"])
     models["nothing"] = DistributedDataParallel(copy.deepcopy(plain), process_group=dist.new_group(backend="gloo"))
     models["nothing"].register_comm_hook(None, communicate_nothing)
+    own = [dist.new_group([each], backend="amldist") for each in range(ranks)][rank]
+    models["single"] = DistributedDataParallel(copy.deepcopy(plain), process_group=own)
     models["met"] = DistributedDataParallel(copy.deepcopy(plain), process_group=dist.new_group(backend="gloo"))
     models["met"].register_comm_hook(None, meet_of(groups["amldist"]))
     steps = {name: step_of(model, data) for name, model in models.items()}
