@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/os/shared_atomic.hpp"
+#include "base/memory/shared_atomic.hpp"
 #include "base/text/result.hpp"
 #include "fabric/node_part.hpp"
 #include "launch/option/spec.hpp"

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/os/shared_atomic.hpp"
+#include "base/memory/shared_atomic.hpp"
 #include "base/text/result.hpp"
 #include "launch/rendezvous/port_claim.hpp"
 #include "spank/server/step_server.hpp"

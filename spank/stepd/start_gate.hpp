@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "base/os/shared_atomic.hpp"
+#include "base/memory/shared_atomic.hpp"
 #include "base/text/result.hpp"
 #include "step/messages/srun_link.hpp"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/os/shared_atomic.hpp"
+#include "base/memory/shared_atomic.hpp"
 #include "base/text/environment.hpp"
 #include "fabric/facts/rank_place.hpp"
 #include "launch/placement/identity.hpp"

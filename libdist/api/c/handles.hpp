@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/os/recycled_memory.hpp"
+#include "base/memory/recycled_memory.hpp"
 #include "base/text/result.hpp"
 #include "collective/communicator/communicator.hpp"
 

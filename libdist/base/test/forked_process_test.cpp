@@ -6,9 +6,9 @@
 
 #include <functional>
 
+#include "base/memory/shared_atomic.hpp"
 #include "base/os/file_descriptor.hpp"
 #include "base/os/inherited_descriptors.hpp"
-#include "base/os/shared_atomic.hpp"
 
 namespace amldist {
 namespace {

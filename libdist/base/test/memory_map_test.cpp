@@ -1,5 +1,5 @@
 // Lists of mappings as the kernel writes them, and as it never should.
-#include "base/os/memory_map.hpp"
+#include "base/memory/memory_map.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "base/os/recycled_memory.hpp"
+#include "base/memory/recycled_memory.hpp"
 
 #include <gtest/gtest.h>
 

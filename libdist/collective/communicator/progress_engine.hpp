@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/os/recycled_memory.hpp"
+#include "base/memory/recycled_memory.hpp"
 #include "collective/communicator/call_runner.hpp"
 #include "collective/communicator/context/request.hpp"
 #include "collective/communicator/host/pending_messages.hpp"

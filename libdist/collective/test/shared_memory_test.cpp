@@ -14,7 +14,7 @@
 #include <optional>
 #include <span>
 
-#include "base/os/memory_map.hpp"
+#include "base/memory/memory_map.hpp"
 #include "collective/node/node_collectives.hpp"
 #include "collective/tuning/algorithm_choice.hpp"
 #include "tests/collective/refusals.hpp"

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/os/shared_futex.hpp"
+#include "base/memory/shared_futex.hpp"
 #include "tests/collective/refusals.hpp"
 
 namespace amldist::collective {

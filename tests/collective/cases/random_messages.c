@@ -1,6 +1,6 @@
-/* Messages by chance: from each rank to each, with and without tags, of all lengths, begun in any order, with collectives
- * among them, and ended in every way. All ranks draw the same messages; in what order a rank begins its own, and how it
- * waits for them, is its own draw. AMLDIST_TEST_SEED and AMLDIST_TEST_ROUNDS replace the usual ones. */
+/* Messages by chance: from each rank to each, with and without tags, of all lengths, begun in any order, with
+ * collectives among them, and ended in every way. All ranks draw the same messages; in what order a rank begins its
+ * own, and how it waits for them, is its own draw. AMLDIST_TEST_SEED and AMLDIST_TEST_ROUNDS replace the usual ones. */
 #include <string.h>
 #include <unistd.h>
 
@@ -60,8 +60,9 @@ static void begin_send(struct message* m, int number) {
 static void begin_receive(struct message* m) {
   m->got = calloc(m->length + 1, sizeof(int32_t));
   if (m->tag < 0) OK(amldist_irecv(world, m->got, m->length, AMLDIST_INT32, m->from, &m->receiving));
-  else OK(amldist_irecv_tagged(world, m->got, m->length, AMLDIST_INT32, m->any ? AMLDIST_ANY_SOURCE : m->from, m->tag,
-                               &m->source, &m->receiving));
+  else
+    OK(amldist_irecv_tagged(world, m->got, m->length, AMLDIST_INT32, m->any ? AMLDIST_ANY_SOURCE : m->from, m->tag,
+                            &m->source, &m->receiving));
 }
 
 static void note_end(int status, void* context) {

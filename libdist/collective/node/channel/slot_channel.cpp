@@ -9,7 +9,7 @@
 #include <cstring>
 #include <thread>
 
-#include "base/os/shared_futex.hpp"
+#include "base/memory/shared_futex.hpp"
 #include "collective/node/memory/peer_memory.hpp"
 #include "collective/tuning/algorithm_choice.hpp"
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "base/os/memory_map.hpp"
+#include "base/memory/memory_map.hpp"
 #include "base/text/text.hpp"
 
 namespace amldist::collective {

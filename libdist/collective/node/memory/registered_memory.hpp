@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "base/os/memory_map.hpp"
+#include "base/memory/memory_map.hpp"
 #include "collective/node/memory/shared_memory.hpp"
 
 namespace amldist::collective {

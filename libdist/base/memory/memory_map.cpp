@@ -1,4 +1,4 @@
-#include "base/os/memory_map.hpp"
+#include "base/memory/memory_map.hpp"
 
 #include <fcntl.h>
 #include <sys/ioctl.h>
