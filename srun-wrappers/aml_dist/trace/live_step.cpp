@@ -24,9 +24,11 @@ namespace {
 using text::concat;
 using trace::Recording;
 
-/// In what a node prints: before each state, and before each stack, which begins with its rank. Neither is in a state.
+/// In what a node prints: before each state, and before each stack, which begins with its rank. None of them is in a state.
 constexpr char state_mark = '\x1e';
 constexpr char stack_mark = '\x1d';
+/// Before what NCCL's RAS says, which the node of rank 0 asks.
+constexpr char ras_mark = '\x1c';
 /// Between the two looks by which is told what a process does.
 constexpr std::chrono::milliseconds between_looks{300};
 constexpr std::chrono::milliseconds stack_patience{2000};
@@ -87,10 +89,11 @@ LiveStep read_answers(std::string_view answers, std::int64_t now_ns) {
   std::map<std::pair<std::uint32_t, std::string>, Recording> all;
   while (!answers.empty()) {
     const char mark = answers.front();
-    const auto end = std::min(answers.find_first_of("\x1e\x1d", 1), answers.size());
+    const auto end = std::min(answers.find_first_of("\x1e\x1d\x1c", 1), answers.size());
     const std::string_view text = answers.substr(1, end - 1);
     if (mark == state_mark) add_state(all, text, now_ns);
     else if (mark == stack_mark) add_stack(live.stacks, text);
+    else if (mark == ras_mark) live.ras = parse_ras(text);
     answers.remove_prefix(end);
   }
   for (auto& [key, recording] : all) live.step.recordings.push_back(std::move(recording));
@@ -151,6 +154,9 @@ int print_own_states(const std::string& step, bool stacks) {
     recording.path = concat({read->folder, "/", recording.path});
     std::printf("%c%u\n%s", stack_mark, recording.rank, trace::stack_of(recording, stack_patience).c_str());
   }
+  const bool has_first = std::ranges::any_of(all, [](const Recording& each) { return each.rank == 0; });
+  if (const auto ras = has_first ? ask_nccl_ras(all, ras_patience) : std::nullopt)
+    std::printf("%c%s", ras_mark, to_text(*ras).c_str());
   return commands::exit_done;
 }
 

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "aml_dist/trace/nccl_ras.hpp"
 #include "aml_dist/trace/trace_step.hpp"
 #include "base/text/result.hpp"
 
@@ -15,6 +17,7 @@ namespace amldist::tools {
 struct LiveStep {
   TracedStep step;
   std::map<std::uint32_t, std::string> stacks = {};  ///< by rank, where they were asked for
+  std::optional<RasAnswer> ras = std::nullopt;      ///< where rank 0 uses NCCL
 };
 
 /// Whether a text is "JOBID" or "JOBID.STEP".

@@ -352,11 +352,6 @@ Result<std::vector<Dump>> read_dumps(const std::vector<std::string>& files) {
 
 // ---- writing ----
 
-std::string_view their_name(Operation operation) {
-  const auto* const found = std::ranges::find(operations, operation, &Name::operation);
-  return found != operations.end() ? found->theirs : std::string_view();
-}
-
 std::string list_of(const std::vector<std::uint32_t>& members) {
   std::string list;
   for (const std::uint32_t rank : members) list += concat({list.empty() ? "" : ", ", std::to_string(rank)});
@@ -383,7 +378,7 @@ struct Numbered {
 json entry_of(const Numbered& one, const Recording& recording, std::size_t number) {
   const CallRecord& call = *one.call;
   const bool is_message = !is_collective(call.operation);
-  std::string name = concat({recording.source == "nccl" ? "nccl:" : "gloo:", their_name(call.operation)});
+  std::string name = concat({recording.source == "nccl" ? "nccl:" : "gloo:", torch_name(call.operation)});
   if (is_message)
     name += concat({" ", std::to_string(one.communicator->rank), call.operation == Operation::send ? "->" : "<-",
                     call.peer < 0 ? "?" : std::to_string(call.peer)});
@@ -443,7 +438,7 @@ json dump_of(const std::vector<const Recording*>& recordings) {
     std::map<std::pair<std::uint32_t, std::int32_t>, std::uint64_t> messages;
     for (const CallRecord& call : recording->calls) {
       const auto* const communicator = recording->communicator(call.communicator);
-      if (communicator == nullptr || their_name(call.operation).empty()) continue;
+      if (communicator == nullptr || torch_name(call.operation).empty()) continue;
       const std::uint64_t message = is_collective(call.operation) ? 0 : ++messages[{call.communicator, call.peer}];
       dump["entries"].push_back(entry_of({&call, communicator, message}, *recording, dump["entries"].size()));
     }
@@ -452,6 +447,11 @@ json dump_of(const std::vector<const Recording*>& recordings) {
 }
 
 }  // namespace
+
+std::string_view torch_name(Operation operation) noexcept {
+  const auto* const found = std::ranges::find(operations, operation, &Name::operation);
+  return found != operations.end() ? found->theirs : std::string_view();
+}
 
 Result<TracedStep> read_torch_dumps(const std::vector<std::string>& files) {
   auto read = read_dumps(files);

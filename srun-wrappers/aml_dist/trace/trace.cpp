@@ -1,7 +1,9 @@
 #include "aml_dist/trace/trace.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -16,7 +18,9 @@
 #include <vector>
 
 #include "aml_dist/common/files.hpp"
+#include "aml_dist/trace/agreement.hpp"
 #include "aml_dist/trace/live_step.hpp"
+#include "aml_dist/trace/nccl_ras.hpp"
 #include "aml_dist/trace/timeline_svg.hpp"
 #include "aml_dist/trace/torch_dump.hpp"
 #include "aml_dist/trace/trace_metrics.hpp"
@@ -56,6 +60,8 @@ int list_steps(bool json) {
 struct Found {
   TracedStep step;
   std::optional<std::map<std::uint32_t, std::string>> stacks = std::nullopt;
+  std::optional<RasAnswer> ras = std::nullopt;
+  bool is_live = false;
 };
 
 Result<Found> found(Result<TracedStep> step) {
@@ -77,18 +83,53 @@ Result<Found> read_step(const std::string& name, bool stacks) {
   const bool is_whole = here && count_ranks(here->step.recordings) >= here->step.size();
   if (is_whole || !is_step_id(name) || !commands::find_program("squeue")) return here;
   auto live = read_live_step(name, stacks);
-  if (live) return Found{std::move(live->step), std::move(live->stacks)};
+  if (live) return Found{std::move(live->step), std::move(live->stacks), std::move(live->ras), true};
   const bool runs = live.error().code != Errc::not_found;
   return !here && runs ? Result<Found>(live.error()) : std::move(here);
 }
 
-/// A regular file is a dump of PyTorch: our own recorders are named by their folder.
+/// Dumps that lie beside a step's recorders: PyTorch's flight recorder puts them where TORCH_FR_DUMP_TEMP_FILE says.
+/// Nobody reads those of another user unasked.
+std::vector<std::string> dumps_beside(const std::string& folder) {
+  constexpr std::string_view digits = "0123456789";
+  std::vector<std::string> files;
+  struct stat about = {};
+  if (::stat(folder.c_str(), &about) != 0 || about.st_uid != ::geteuid()) return files;
+  std::error_code problem;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, problem)) {
+    const std::string name = entry.path().filename();
+    const auto stem = name.find_last_not_of(digits);
+    const bool is_dump = stem != std::string::npos && stem + 1 < name.size() && name.substr(0, stem + 1).ends_with("rank_");
+    if (is_dump && entry.is_regular_file(problem) && !entry.is_symlink(problem)) files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+/// `dumps`: those that the user has named, which must be readable.
+Result<void> add_witnesses(TracedStep& step, std::vector<std::string> dumps, const std::optional<RasAnswer>& ras) {
+  const bool are_named = !dumps.empty();
+  if (!are_named) dumps = dumps_beside(step.folder);
+  if (!dumps.empty()) {
+    const auto read = read_torch_dumps(dumps);
+    if (read) step.agreements.push_back(compare_dumps(step, *read));
+    else if (are_named) return read.error();
+    else step.problems.push_back(read.error().message);
+  }
+  if (ras && step.hang) step.agreements.push_back(compare_ras(step, *ras));
+  return {};
+}
+
+/// A regular file is a dump of PyTorch: our own recorders are named by their folder. Dumps behind a step are a witness.
 Result<Found> read_named(const TraceOptions& options) {
   std::error_code problem;
   const auto& names = options.steps;
-  if (names.size() > 1 || std::filesystem::is_regular_file(names.front(), problem))
-    return found(read_torch_dumps(names));
-  return read_step(names.front(), options.stacks);
+  if (std::filesystem::is_regular_file(names.front(), problem)) return found(read_torch_dumps(names));
+  auto read = read_step(names.front(), options.stacks);
+  if (!read) return read;
+  if (!read->is_live && read->step.hang) read->ras = ask_nccl_ras(read->step.recordings, ras_patience);
+  const auto added = add_witnesses(read->step, {names.begin() + 1, names.end()}, read->ras);
+  return added ? std::move(read) : Result<Found>(added.error());
 }
 
 std::string_view without_domain(std::string_view host) { return host.substr(0, host.find('.')); }

@@ -8,8 +8,8 @@
 namespace amldist::tools {
 
 struct TraceOptions {
-  /// A folder, "JOBID.STEP" or "JOBID"; or dumps of PyTorch's own flight recorder; empty: list the steps that there
-  /// are.
+  /// A folder, "JOBID.STEP" or "JOBID"; or dumps of PyTorch's own flight recorder; dumps behind the first are compared
+  /// with it. Empty: list the steps that there are.
   std::vector<std::string> steps = {};
   std::string export_folder;  ///< --export-fr DIR: as dumps of PyTorch's flight recorder
   bool json = false;

@@ -15,6 +15,7 @@ constexpr const char* trace_examples =
     "  aml-dist trace 1234.0 --stacks --watch 10\n"
     "  aml-dist trace /scratch/traces/1234.0 --svg timeline.svg\n"
     "  aml-dist trace /tmp/nccl_trace_rank_*  dumps of PyTorch's flight recorder\n"
+    "  aml-dist trace 1234.0 /tmp/nccl_trace_rank_*  whether both agree\n"
     "\n"
     "Of a step that runs, the recorders of all its nodes are read, of one that has\n"
     "ended, those of this node. Nothing in a dump is executed.\n"
@@ -35,7 +36,8 @@ Command add_trace(CLI::App& app) {
   command
       ->add_option(
           "step", options.steps,
-          "JOBID.STEP, JOBID, a folder with recorders, or dumps of PyTorch's flight recorder, one of each rank")
+          "JOBID.STEP, JOBID, a folder with recorders, or dumps of PyTorch's flight recorder, one of each rank; behind a "
+          "step, dumps say whether they agree")
       ->type_name("STEP");
   command
       ->add_option("--export-fr", options.export_folder, "write dumps for PyTorch's torchfrtrace into this folder too")

@@ -82,6 +82,12 @@ std::string stall_lines(const TracedStep& step) {
   return out;
 }
 
+std::string agreement_lines(const TracedStep& step) {
+  std::string out;
+  for (const Agreement& each : step.agreements) out += each.sentence + "\n";
+  return out;
+}
+
 std::string unreceived_lines(const TracedStep& step) {
   constexpr std::size_t most_shown = 8;
   const auto all = trace::find_unreceived(step.recordings);
@@ -164,6 +170,16 @@ ordered_json object_of(const trace::HangDiagnosis& hang, const TracedStep& step)
           {"ranks", std::move(ranks)}};
 }
 
+ordered_json agreements_of(const TracedStep& step) {
+  ordered_json all = ordered_json::array();
+  for (const Agreement& each : step.agreements) {
+    all.push_back({{"witness", each.witness},
+                   {"agrees", each.agrees ? ordered_json(*each.agrees) : ordered_json()},
+                   {"sentence", each.sentence}});
+  }
+  return all;
+}
+
 ordered_json unreceived_of(const TracedStep& step) {
   ordered_json all = ordered_json::array();
   for (const auto& each : trace::find_unreceived(step.recordings))
@@ -213,8 +229,8 @@ std::string to_table(const TracedStep& step) {
   std::vector<std::vector<std::string>> rows = {{"RANK", "HOST", "PROCESS", "CALLS", "CALL", "STATE", "SINCE"}};
   for (const Recording& recording : step.recordings) rows.push_back(row_of(recording, step.now_ns));
   std::string out = concat({head_of(step), "\n", format_table(rows)});
-  if (step.hang || !step.stalls.empty()) out += "\n";
-  out += stall_lines(step);
+  if (step.hang || !step.stalls.empty() || !step.agreements.empty()) out += "\n";
+  out += stall_lines(step) + agreement_lines(step);
   if (step.hang || !step.stalls.empty()) out += unreceived_lines(step);
   const auto waits = trace::find_waits(step.recordings);
   if (const auto straggler = trace::name_straggler(step.recordings, waits))
@@ -237,6 +253,7 @@ std::string to_json(const TracedStep& step, std::size_t last) {
                             {"now_ns", step.now_ns},
                             {"stalls", std::move(stalls)},
                             {"hang", step.hang ? object_of(*step.hang, step) : ordered_json()},
+                            {"agreement", agreements_of(step)},
                             {"unreceived", unreceived_of(step)},
                             {"waits", object_of(trace::find_waits(step.recordings), step.recordings)},
                             {"recorders", std::move(recorders)},

@@ -11,11 +11,19 @@
 
 namespace amldist::tools {
 
+/// Another witness beside our verdict.
+struct Agreement {
+  std::string witness;
+  std::optional<bool> agrees;  ///< nullopt: one of both leaves it open, or the witness is not heard
+  std::string sentence;
+};
+
 struct TracedStep {
   std::string folder;
   std::vector<trace::Recording> recordings;  ///< by rank; not empty
   std::vector<trace::Stall> stalls;
   std::optional<trace::HangDiagnosis> hang = std::nullopt;  ///< whose fault they are
+  std::vector<Agreement> agreements = {};                   ///< what other witnesses say
   std::vector<std::string> problems;                        ///< files that are no recorders
   std::int64_t now_ns = 0;  ///< of a living step the present, of a dead one its last sign of life
 
