@@ -101,6 +101,7 @@ std::optional<Recording> unrecorded_task(const WatchedNode& node, std::uint32_t 
   // Its number may be another's by now.
   const bool lives = process != nullptr && process->parent == ::getppid() && process->state != 'Z';
   task.writer = !lives ? Writer::gone : process->state == 'T' ? Writer::stopped : Writer::runs;
+  task.has_exited = !lives && has_exited(node, rank);
   if (lives) task.totals = trace::totals_of(process->id, processes);
   return task;
 }

@@ -3,8 +3,11 @@
 
 #include <sys/types.h>
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +20,22 @@
 
 namespace amldist::spank {
 
+/// Which tasks of this node have ended with status 0, by their local numbers: a recorder does not tell. Slurm's thread
+/// adds them while the watching one reads.
+class ExitedTasks {
+ public:
+  explicit ExitedTasks(std::size_t tasks) : tasks_(tasks) {}
+  void add(std::size_t task) noexcept {
+    if (task < tasks_.size()) tasks_[task].store(true, std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool has(std::size_t task) const noexcept {
+    return task < tasks_.size() && tasks_[task].load(std::memory_order_relaxed);
+  }
+
+ private:
+  std::vector<std::atomic<bool>> tasks_;
+};
+
 /// What the thread needs to know; it reads nothing of the session.
 struct WatchedNode {
   step::SrunLink srun;
@@ -26,6 +45,7 @@ struct WatchedNode {
   std::string host;
   std::vector<std::uint32_t> ranks;   ///< of this node's tasks
   std::vector<pid_t> processes = {};  ///< of each of them
+  std::shared_ptr<const ExitedTasks> exited = {};
   /// Where the kernel counts the memory of a task, by its local number; nullopt: not known, or not yet.
   std::function<std::optional<step::MemoryGroup>(std::size_t)> memory_group = {};
   bool has_launchers = false;       ///< its tasks start the ranks, and number them

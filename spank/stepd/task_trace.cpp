@@ -164,6 +164,7 @@ void watch_for_hangs(const NodeStart& node, const Handle& handle, HangWatchers& 
   if (!user || !group) return;
   if (plan->ranks.front() == 0)
     watchers.stand_in = start_stand_in(*plan, handle, {*user, *group}, node.srun->channel.token);
+  watchers.exited = std::make_shared<ExitedTasks>(plan->ranks.size());
   watchers.watch = std::make_unique<HangWatch>(
       WatchedNode{.srun = *node.srun,
                   .rights = {*user, *group},
@@ -172,6 +173,7 @@ void watch_for_hangs(const NodeStart& node, const Handle& handle, HangWatchers& 
                   .host = plan->host,
                   .ranks = plan->ranks,
                   .processes = watchers.tasks,
+                  .exited = watchers.exited,
                   .memory_group = [&node](std::size_t task) { return memory_group_of(node.tasks.tasks.at(task)); },
                   .has_launchers = plan->step.spec.launch == launch::Launch::per_node,
                   .size = plan->step.placement.map.size(),

@@ -37,6 +37,7 @@ void set_trace(const NodePlan& plan, const EnvironmentReader& environment, Envir
 struct HangWatchers {
   std::unique_ptr<StepServer> stand_in;  ///< of rank 0's node
   std::unique_ptr<HangWatch> watch;
+  std::shared_ptr<ExitedTasks> exited = {};
   std::vector<pid_t> tasks = {};  ///< processes that slurmstepd has started so far, in the order of their ranks
 };
 

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <set>
@@ -33,6 +34,12 @@ std::optional<Recording> read(const WatchedNode& node, std::uint32_t rank, std::
 
 }  // namespace
 
+bool has_exited(const WatchedNode& node, std::uint32_t rank) {
+  if (node.has_launchers || !node.exited) return false;
+  const auto own = std::ranges::find(node.ranks, rank);
+  return node.exited->has(static_cast<std::size_t>(own - node.ranks.begin()));
+}
+
 std::vector<std::uint32_t> named_ranks(const WatchedNode& node) {
   std::set<std::uint32_t> ranks;
   for (const std::string& root : node.roots) {
@@ -47,7 +54,9 @@ std::vector<std::uint32_t> named_ranks(const WatchedNode& node) {
 }
 
 std::optional<Recording> recording_of(const WatchedNode& node, std::uint32_t rank, std::string_view source) {
-  return read(node, rank, source, trace::recorder_format::largest_ring);
+  auto recording = read(node, rank, source, trace::recorder_format::largest_ring);
+  if (recording) recording->has_exited = recording->writer == trace::Writer::gone && has_exited(node, rank);
+  return recording;
 }
 
 bool has_recorder(const WatchedNode& node, std::uint32_t rank, std::string_view source) {

@@ -21,6 +21,9 @@ inline constexpr std::size_t most_named_ranks = 4096;
 [[nodiscard]] std::optional<trace::Recording> recording_of(const WatchedNode& node, std::uint32_t rank,
                                                            std::string_view source);
 
+/// Whether a rank is a task of this node that has ended with status 0.
+[[nodiscard]] bool has_exited(const WatchedNode& node, std::uint32_t rank);
+
 /// Whether there is one; its calls are not read.
 [[nodiscard]] bool has_recorder(const WatchedNode& node, std::uint32_t rank, std::string_view source);
 

@@ -175,6 +175,14 @@ bool tell(StepdSession& session, std::string_view message) {
   return !session.srun_is_silent;
 }
 
+/// For what watches this node's ranks for hangs.
+void note_exit(StepdSession& session, const EndedTask& task) {
+  const NodePlan* const plan = session.node.plan();
+  if (!session.hang_watchers.exited || plan == nullptr || !task.rank || task.failed()) return;
+  const auto own = std::ranges::find(plan->ranks, *task.rank);
+  session.hang_watchers.exited->add(static_cast<std::size_t>(own - plan->ranks.begin()));
+}
+
 /// Without memory srun hears nothing; ending a refused step must not depend on it.
 void tell_srun(StepdSession& session, const Handle& handle) noexcept {
   if (!session.node.srun) return;
@@ -183,6 +191,7 @@ void tell_srun(StepdSession& session, const Handle& handle) noexcept {
     const NodePlan* const plan = session.node.plan();
     const auto task = read_end(session.node, handle);
     if (!task) return;
+    note_exit(session, *task);
     const bool refused = session.node.task_refused.load();
     const bool reads = plan != nullptr && !refused && !session.files_hang;
     const auto answer = reads ? ask_as_user(*plan, *task, handle) : UserAnswer();

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <memory>
 #include <thread>
 
 #include "scratch.hpp"
@@ -43,6 +44,22 @@ TEST_F(WatchedRecorders, AreThoseOfItsOwnRanks) {
   EXPECT_TRUE(has_recorder(node_, 2, ".mpi"));
   EXPECT_FALSE(has_recorder(node_, 2, ".nccl"));
   EXPECT_FALSE(recording_of(node_, 3, ".mpi"));
+}
+
+TEST_F(WatchedRecorders, SayWhichTaskHasEndedWithStatus0) {
+  static_cast<void>(record(0));
+  static_cast<void>(record(1));
+  node_.has_launchers = false;
+  node_.ranks = {1, 0};
+  EXPECT_FALSE(recording_of(node_, 0, ".mpi")->has_exited) << "nobody has said so";
+  const auto exited = std::make_shared<ExitedTasks>(2);
+  node_.exited = exited;
+  exited->add(1);
+  exited->add(7);  // no such task
+  EXPECT_TRUE(recording_of(node_, 0, ".mpi")->has_exited);
+  EXPECT_FALSE(recording_of(node_, 1, ".mpi")->has_exited) << "it runs, or failed";
+  node_.has_launchers = true;
+  EXPECT_FALSE(recording_of(node_, 0, ".mpi")->has_exited) << "its numbers are the launcher's";
 }
 
 /// A requeued job has the same number, and its steps count from 0 again.

@@ -37,7 +37,7 @@ SENTENCES = {
 
 
 # A rank that leaves without MPI_Finalize: a PMIx server then ends the step by itself, PMI2 does not.
-LEFT = (rf"(hang: barrier #\d+: {re.escape(OWN)} is dead after .*; 3 ranks wait"
+LEFT = (rf"(hang: barrier #\d+: {re.escape(OWN)} (is dead|has ended with status 0) after .*; 3 ranks wait"
         rf"|first failure: {re.escape(OWN)}: exit status 0 without MPI_Finalize, .* after the start, after .*)")
 
 

@@ -437,6 +437,31 @@ TEST(HangDetector, SaysOfARankWithoutARecorderWhatItsNodeKnows) {
   }
 }
 
+TEST(HangDetector, SaysThatARankHasEndedWithStatus0) {
+  HangDetector detector(10, 4);
+  std::optional<HangDetector::Hang> hang;
+  const Clock::time_point start = Clock::now();
+  for (int i = 1; i < 30 && !hang; ++i) {
+    for (std::uint32_t rank = 0; rank < 4; ++rank) {
+      Recording each = traced_rank(rank, 60, rank == 1 ? Writer::gone : Writer::runs);
+      each.calls.front().state = rank == 1 ? State::completed : State::started;
+      each.has_exited = rank == 1;
+      if (rank == 1) each.communicators.front().completed = 1;
+      if (rank != 1) {
+        each.calls.push_back(each.calls.front());
+        each.calls.front().state = State::completed;
+        each.calls.back().ticket = each.calls.back().sequence = each.communicators.front().entered = 2;
+        each.communicators.front().completed = 1;
+      }
+      detector.take_state(to_rank_state(each, calendar_ns()), start + seconds(i));
+    }
+    static_cast<void>(detector.take_wait("60000", start + seconds(i)));
+    hang = detector.look(start + seconds(i));
+  }
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->sentence, "barrier #2: rank 1 (local 1) on node0 has ended with status 0 after barrier #1; 3 ranks wait");
+}
+
 TEST(HangDetector, LearnsTheNumberOfRanksThatLaunchersStart) {
   HangDetector detector(10, 512, 5, true, true);
   const auto hang =

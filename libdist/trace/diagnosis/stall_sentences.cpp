@@ -14,7 +14,12 @@ using text::concat;
 namespace {
 
 bool is_known_dead(const Recording& recording) {
-  return recording.source != without_file && recording.ending != recorder_format::Ending::well && !recording.has_exited;
+  return recording.source != without_file && recording.ending != recorder_format::Ending::well;
+}
+
+std::string_view end_of(const Recording& recording) {
+  if (recording.has_exited) return " has ended with status 0";
+  return is_known_dead(recording) ? " is dead" : " has ended";
 }
 
 /// A rank that may be wrong, or the other one.
@@ -60,7 +65,7 @@ std::string sentence(const Stall& stall, const MissingRank& missing, std::uint64
       if (recording->writer == Writer::silent) return concat({who, " does not answer (stopped, or its node is gone)"});
       return concat({who, " is stopped", doing, time});
     case MissingRank::Why::gone:
-      return concat({who, is_known_dead(*recording) ? " is dead" : " has ended", doing});
+      return concat({who, end_of(*recording), doing});
     case MissingRank::Why::slow:
       return concat({who, " is still in it", time});
     case MissingRank::Why::differs:
