@@ -24,7 +24,7 @@ trace::RecordedCall record_of(const Communicator& communicator, std::uint64_t se
 
 /// For a call of all members: counts it. False if its communicator is not recorded.
 bool Traced::number(const OfAll& call) noexcept {
-  Communicator* const communicator = tracer().find(call.comm);
+  Communicator* const communicator = tracer().find(call.comm, thread_);
   if (communicator == nullptr) return false;
   parent_ = communicator;
   sequence_ = tracer().next_number(*communicator);
@@ -115,13 +115,6 @@ int Traced::prepared(int status, const MPI_Request* request) const noexcept {
   return status;
 }
 
-int Traced::ended(int status) const noexcept {
-  if (ticket_ == 0) return status;
-  if (status == 0) tracer().recorder().complete(ticket_);
-  else tracer().recorder().fail(ticket_, -1);
-  return status;
-}
-
 int Traced::posted(int status, const MPI_Request* request, const MPI_Comm* made) const noexcept {
   if (ticket_ == 0) return status;
   if (status != 0) {
@@ -146,7 +139,7 @@ int Traced::made(int status, const MPI_Comm* made) const noexcept {
 
 int Traced::joined(int status, const MPI_Comm* made) const noexcept {
   static_cast<void>(ended(status));
-  if (status == 0 && depth_ == 1) tracer().add_joined(*made);
+  if (status == 0 && thread_.depth == 1) tracer().add_joined(*made);
   return status;
 }
 

@@ -55,15 +55,18 @@ extern "C" int delete_communicator(MPI_Comm /*comm*/, int /*keyval*/, void* attr
 
 }  // namespace
 
-Tracer& tracer() noexcept {
+constinit std::atomic<Tracer*> the_tracer{nullptr};
+
+Tracer& make_tracer() noexcept {
   // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory for one object the program cannot start either
   static auto* const one = new Tracer;  // never destroyed: threads may be in MPI while the process ends
+  the_tracer.store(one, std::memory_order_release);
   return *one;
 }
 
-int& depth() noexcept {
-  static thread_local int calls = 0;
-  return calls;
+ThreadState& this_thread() noexcept {
+  static thread_local ThreadState state;
+  return state;
 }
 
 void* find_real(const char* name) noexcept { return ::dlsym(tracer().libmpi(), name); }
@@ -253,15 +256,7 @@ void Tracer::rename(MPI_Comm comm, std::string_view name) noexcept {
   recorder_.rename_communicator(known->slot, name);
 }
 
-Communicator* Tracer::find(MPI_Comm comm) noexcept {
-  struct Last {
-    MPI_Comm comm{};
-    Communicator* found = nullptr;
-    std::uint64_t deletions = 0;
-  };
-  static thread_local Last last;
-  const std::uint64_t deletions = deletions_.load(std::memory_order_acquire);
-  if (last.found != nullptr && last.comm == comm && last.deletions == deletions) return last.found;
+Communicator* Tracer::find_attribute(MPI_Comm comm, ThreadState& thread, std::uint64_t deletions) noexcept {
   if (!keyval_ || comm == abi_.no_comm) return nullptr;
   static auto* const get = find_real_as<int(MPI_Comm, int, void*, int*)>("PMPI_Comm_get_attr");
   void* attribute = nullptr;
@@ -275,7 +270,9 @@ Communicator* Tracer::find(MPI_Comm comm) noexcept {
     found = has != 0 ? static_cast<Communicator*>(attribute) : add_known(comm, 0);
   }
   if (found == nullptr || !found->is_recorded) return nullptr;
-  last = {comm, found, deletions};
+  thread.last_comm = comm;
+  thread.last = found;
+  thread.deletions = deletions;
   return found;
 }
 
@@ -363,10 +360,7 @@ void Tracer::forget(Communicator* communicator) noexcept {
   delete communicator;
 }
 
-calls::DataType Tracer::type_of(MPI_Datatype type) const noexcept {
-  // Most programs use one type; the type of an MPI constant is never freed.
-  const Abi::Type* const recent = recent_type_.load(std::memory_order_relaxed);
-  if (recent != nullptr && recent->handle == type) return recent->type;
+calls::DataType Tracer::look_up(MPI_Datatype type) const noexcept {
   const auto known = std::span(abi_.types).first(abi_.type_count);
   const auto found = std::ranges::find(known, type, &Abi::Type::handle);
   if (found == known.end()) return unknown_type;
@@ -374,16 +368,8 @@ calls::DataType Tracer::type_of(MPI_Datatype type) const noexcept {
   return found->type;
 }
 
-calls::ReduceOp Tracer::op_of(MPI_Op op) const noexcept {
-  if (op == no_op()) return calls::ReduceOp::sum;
-  const auto found = std::ranges::find(abi_.ops, op, &Abi::Op::handle);
-  return found != abi_.ops.end() ? found->op : unknown_op;
-}
-
-std::uint64_t Tracer::bytes_of(std::int64_t count, MPI_Datatype type) const noexcept {
-  if (count <= 0) return 0;
-  const calls::DataType known = type_of(type);
-  if (known != unknown_type) return static_cast<std::uint64_t>(count) * calls::size_of(known);
+/// Of a type that the program has made.
+std::uint64_t Tracer::real_bytes(std::int64_t count, MPI_Datatype type) const noexcept {
   static auto* const size_of_type = find_real_as<int(MPI_Datatype, int*)>("PMPI_Type_size");
   int size = 0;
   if (size_of_type(type, &size) != 0 || size < 0) return 0;

@@ -43,8 +43,15 @@ struct Communicator {
   std::atomic<std::uint64_t> sequence{0};
 };
 
-/// Calls inside a recorded call are made by MPI itself.
-[[nodiscard]] int& depth() noexcept;
+/// What a thread keeps from call to call. Finding it takes time: once in a call.
+struct ThreadState {
+  int depth = 0;  ///< calls inside a recorded call are made by MPI itself
+  MPI_Comm last_comm{};
+  Communicator* last = nullptr;  ///< of last_comm, unless a communicator was deleted since
+  std::uint64_t deletions = 0;
+};
+[[nodiscard]] ThreadState& this_thread() noexcept;
+[[nodiscard]] inline int& depth() noexcept { return this_thread().depth; }
 
 class Tracer {
  public:
@@ -66,7 +73,12 @@ class Tracer {
   void finalized(FlightRecorder::Ticket ticket, int status) noexcept;
 
   /// nullptr if its calls are not recorded.
-  Communicator* find(MPI_Comm comm) noexcept;
+  Communicator* find(MPI_Comm comm, ThreadState& thread) noexcept {
+    const std::uint64_t deletions = deletions_.load(std::memory_order_acquire);
+    const bool is_last = thread.last != nullptr && thread.last_comm == comm && thread.deletions == deletions;
+    return is_last ? thread.last : find_attribute(comm, thread, deletions);
+  }
+  Communicator* find(MPI_Comm comm) noexcept { return find(comm, this_thread()); }
   /// The program has given it a name.
   void rename(MPI_Comm comm, std::string_view name) noexcept;
   /// The communicators that a call returns to its callers. `id`: of the call, the same for all of them.
@@ -102,9 +114,22 @@ class Tracer {
     return number;
   }
 
-  [[nodiscard]] DataType type_of(MPI_Datatype type) const noexcept;
-  [[nodiscard]] ReduceOp op_of(MPI_Op op) const noexcept;
-  [[nodiscard]] std::uint64_t bytes_of(std::int64_t count, MPI_Datatype type) const noexcept;
+  [[nodiscard]] DataType type_of(MPI_Datatype type) const noexcept {
+    // Most programs use one type; the type of an MPI constant is never freed.
+    const Abi::Type* const recent = recent_type_.load(std::memory_order_relaxed);
+    return recent != nullptr && recent->handle == type ? recent->type : look_up(type);
+  }
+  [[nodiscard]] ReduceOp op_of(MPI_Op op) const noexcept {
+    if (op == MPI_Op{}) return ReduceOp::sum;
+    for (const Abi::Op& each : abi_.ops)
+      if (each.handle == op) return each.op;
+    return unknown_op;
+  }
+  [[nodiscard]] std::uint64_t bytes_of(std::int64_t count, MPI_Datatype type) const noexcept {
+    if (count <= 0) return 0;
+    const DataType known = type_of(type);
+    return known != unknown_type ? static_cast<std::uint64_t>(count) * calls::size_of(known) : real_bytes(count, type);
+  }
 
   /// A call that was posted and has not been seen to end.
   struct PostedCall {
@@ -145,6 +170,9 @@ class Tracer {
   enum class Origin : std::uint8_t { unknown, group, between };
   [[nodiscard]] bool is_main_thread() const noexcept;
   [[nodiscard]] bool is_spawned() const noexcept;
+  Communicator* find_attribute(MPI_Comm comm, ThreadState& thread, std::uint64_t deletions) noexcept;
+  [[nodiscard]] DataType look_up(MPI_Datatype type) const noexcept;
+  [[nodiscard]] std::uint64_t real_bytes(std::int64_t count, MPI_Datatype type) const noexcept;
   void stop_polls() noexcept;
   void drop(MPI_Request request, const PostedCall& posted) noexcept;
   void find_members(MPI_Comm comm, Communicator& made) const;
@@ -177,8 +205,13 @@ class Tracer {
   std::uint32_t persistent_slots_ = 0;                                  ///< in use by collective ones; with mutex_
 };
 
-/// The tracer of this process.
-[[nodiscard]] Tracer& tracer() noexcept;
+/// The tracer of this process, and where it is once it is there.
+[[nodiscard]] Tracer& make_tracer() noexcept;
+extern std::atomic<Tracer*> the_tracer;
+[[nodiscard]] inline Tracer& tracer() noexcept {
+  Tracer* const one = the_tracer.load(std::memory_order_acquire);
+  return one != nullptr ? *one : make_tracer();
+}
 
 /// A function of the real MPI, by its PMPI name.
 [[nodiscard]] void* find_real(const char* name) noexcept;
@@ -251,13 +284,18 @@ class Traced {
  public:
   template <typename How, typename Members>
   Traced(How how, const Members& members, const Data& data) noexcept {
-    if (depth_++ == 0 && tracer().on()) begin(how, members, data);
+    if (thread_.depth++ == 0 && tracer().on()) begin(how, members, data);
   }
-  ~Traced() { --depth_; }
+  ~Traced() { --thread_.depth; }
   Traced(const Traced&) = delete;
   Traced& operator=(const Traced&) = delete;
 
-  int ended(int status) const noexcept;
+  int ended(int status) const noexcept {
+    if (ticket_ == 0) return status;
+    if (status == 0) tracer().recorder().complete(ticket_);
+    else tracer().recorder().fail(ticket_, -1);
+    return status;
+  }
   int posted(int status, const MPI_Request* request, const MPI_Comm* made = nullptr) const noexcept;
   int prepared(int status, const MPI_Request* request) const noexcept;
   int made(int status, const MPI_Comm* made) const noexcept;
@@ -282,7 +320,7 @@ class Traced {
   void begin(Persistent how, const OfTwo& call, const Data& data) noexcept;
   void begin(Persistent how, const OfAll& call, const Data& data) noexcept;
 
-  int& depth_ = depth();  // looked up once, because finding a thread-local variable takes time
+  ThreadState& thread_ = this_thread();
   FlightRecorder::Ticket ticket_ = 0;
   std::optional<trace::RecordedCall> call_;  ///< for a call that does not block
   const Communicator* parent_ = nullptr;
