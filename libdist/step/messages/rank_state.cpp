@@ -275,6 +275,14 @@ bool parse_activity(Fields fields, Recording& out) {
   return true;
 }
 
+bool parse_place(Fields fields, Recording& out) {
+  constexpr std::size_t longest = 64;
+  const std::string_view place = fields.rest();
+  if (!fields.fine() || !out.place.empty() || place.size() > longest) return false;
+  out.place = place;
+  return true;
+}
+
 bool parse_comm(Fields fields, Recording& out) {
   CommunicatorRecord comm;
   const auto id = from_hexadecimal(fields.word());
@@ -366,6 +374,7 @@ std::string to_rank_state(const Recording& recording, std::int64_t now_ns) {
               std::to_string(recording.local_rank), " ", word_of_process(recording), " ", word_of(recording.source),
               " ", word_of(recording.host), " ", std::to_string(newest.broken), "\n"});
   if (recording.totals) state += activity_line(*recording.totals);
+  if (!recording.place.empty()) state += concat({"from ", name_of(recording.place), "\n"});
   const bool has_unjudged = recording.lacks_slots() || recording.unjudged_wait() != nullptr;
   const std::string unjudged = unjudged_lines(recording, now_ns);
   if (has_unjudged) state += unjudged;
@@ -391,6 +400,7 @@ std::optional<Recording> parse_rank_state(std::string_view text, std::uint32_t t
     const Fields fields(line.substr(blank + 1));
     const bool fine = first            ? kind == "rank" && parse_rank(fields, tasks, recording)
                       : kind == "does" ? parse_activity(fields, recording)
+                      : kind == "from" ? parse_place(fields, recording)
                       : kind == "comm" ? parse_comm(fields, recording)
                                        : kind == "call" && parse_call(fields, recording, now_ns);
     if (!fine) return std::nullopt;

@@ -7,6 +7,7 @@
 //   does 81234 41000 7340032 16 0 9120             milliseconds of the node's clock, of processors, bytes read and
 //                                                   written, children, Obstacle, milliseconds of waiting for a
 //                                                   processor if it has waited: of its process, where that is known
+//   from train.c:42                                 where the call that the rank is in was made; only in a live view
 //   comm 9ae16a3b2f90404f 2 4 41 0 1 world          id, rank in it, members, calls entered, world ranks first and
 //                                                   stride, name; for no such row a short list "0,1,3", or "-"
 //   comm ffffffffffffffff 0 1 0 - 1 -               in place of communicators without a slot, or without room here

@@ -67,6 +67,18 @@ TEST(RankState, IsReadBackAsWritten) {
   EXPECT_NEAR(static_cast<double>(longest_wait_ms(*heard, now)), 30'000, 100);
 }
 
+TEST(RankState, TellsWhereACallWasMade) {
+  const std::int64_t now = calendar_ns();
+  Recording told = traced_rank(2, 30);
+  told.place = "tr\nain.c:42";
+  const std::string text = to_rank_state(told, now);
+  EXPECT_EQ(parse_rank_state(text, 4, now)->place, "tr?ain.c:42");
+  const auto end = text.find('\n') + 1;
+  EXPECT_FALSE(parse_rank_state(text.substr(0, end) + "from a\nfrom b\n", 4, now));
+  EXPECT_FALSE(parse_rank_state(text.substr(0, end) + "from " + std::string(65, 'a') + "\n", 4, now));
+  EXPECT_FALSE(parse_rank_state(text.substr(0, end) + "from \n", 4, now));
+}
+
 TEST(RankState, FitsADatagramWhateverTheRankHas) {
   Recording told = traced_rank(0, 5);
   for (std::uint32_t i = 1; i < 256; ++i) {

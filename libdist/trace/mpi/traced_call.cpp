@@ -8,7 +8,7 @@ constexpr Data nothing{};
 
 /// Between two groups only the arguments of some ranks count, so they are not recorded.
 trace::RecordedCall record_of(const Communicator& communicator, std::uint64_t sequence, const OfAll& call,
-                              const Data& given) noexcept {
+                              const Data& given, const void* site) noexcept {
   const Tracer& trace = tracer();
   const Data& data = communicator.is_between ? nothing : given;
   return {call.operation,
@@ -18,7 +18,8 @@ trace::RecordedCall record_of(const Communicator& communicator, std::uint64_t se
           sequence,
           trace.bytes_of(data.count, data.type),
           communicator.is_between ? -1 : call.root,
-          call.function};
+          call.function,
+          site};
 }
 }  // namespace
 
@@ -32,12 +33,12 @@ bool Traced::number(const OfAll& call) noexcept {
 }
 
 void Traced::begin(Blocking /*how*/, const OfAll& call, const Data& data) noexcept {
-  if (number(call)) ticket_ = tracer().recorder().begin(record_of(*parent_, sequence_, call, data));
+  if (number(call)) ticket_ = tracer().recorder().begin(record_of(*parent_, sequence_, call, data, site_));
 }
 
 void Traced::begin(Posted /*how*/, const OfAll& call, const Data& data) noexcept {
   if (!number(call)) return;
-  call_ = record_of(*parent_, sequence_, call, data);
+  call_ = record_of(*parent_, sequence_, call, data, site_);
   ticket_ = tracer().recorder().enqueue(*call_);
 }
 
@@ -47,7 +48,7 @@ void Traced::begin(Blocking /*how*/, const OfOpened& call, const Data& data) noe
   if (opened == nullptr) return;
   ticket_ =
       trace.recorder().begin({call.operation, trace.type_of(data.type), calls::ReduceOp::sum, opened->slot,
-                              trace.next_number(*opened), trace.bytes_of(data.count, data.type), -1, call.function});
+                              trace.next_number(*opened), trace.bytes_of(data.count, data.type), -1, call.function, site_});
 }
 
 void Traced::begin(Posted /*how*/, const OfOpened& call, const Data& data) noexcept {
@@ -61,13 +62,14 @@ void Traced::begin(Posted /*how*/, const OfOpened& call, const Data& data) noexc
            trace.next_number(*opened),
            trace.bytes_of(data.count, data.type),
            -1,
-           call.function};
+           call.function,
+           site_};
   ticket_ = trace.recorder().enqueue(*call_);
 }
 
 namespace {
 /// The record of a message; nullopt if the call is not a message.
-std::optional<trace::RecordedCall> message(const OfTwo& call, const Data& data) noexcept {
+std::optional<trace::RecordedCall> message(const OfTwo& call, const Data& data, const void* site) noexcept {
   Tracer& trace = tracer();
   if (call.peer == trace.abi().no_process) return std::nullopt;
   const Communicator* const communicator = trace.find(call.comm);
@@ -83,20 +85,21 @@ std::optional<trace::RecordedCall> message(const OfTwo& call, const Data& data) 
                              0,
                              trace.bytes_of(data.count, data.type),
                              any ? trace::recorder_format::any_peer : call.peer + communicator->peers_at,
-                             tag};
+                             tag,
+                             site};
 }
 }  // namespace
 
 void Traced::begin(Blocking /*how*/, const OfTwo& call, const Data& data) noexcept {
-  if (const auto record = message(call, data)) ticket_ = tracer().recorder().begin(*record);
+  if (const auto record = message(call, data, site_)) ticket_ = tracer().recorder().begin(*record);
 }
 
 void Traced::begin(Posted /*how*/, const OfTwo& call, const Data& data) noexcept {
-  call_ = message(call, data);
+  call_ = message(call, data, site_);
   if (call_) ticket_ = tracer().recorder().enqueue(*call_);
 }
 
-void Traced::begin(Persistent /*how*/, const OfTwo& call, const Data& data) noexcept { call_ = message(call, data); }
+void Traced::begin(Persistent /*how*/, const OfTwo& call, const Data& data) noexcept { call_ = message(call, data, site_); }
 
 /// The preparation is itself a call of all members, who must make it in the same order.
 void Traced::begin(Persistent /*how*/, const OfAll& call, const Data& data) noexcept {
@@ -104,7 +107,7 @@ void Traced::begin(Persistent /*how*/, const OfAll& call, const Data& data) noex
   if (parent_ == nullptr) return;
   const Tracer& trace = tracer();
   call_ = {call.operation, trace.type_of(data.type), trace.op_of(data.op), 0, 0, trace.bytes_of(data.count, data.type),
-           call.root};
+           call.root, 0, site_};
 }
 
 int Traced::prepared(int status, const MPI_Request* request) const noexcept {

@@ -91,7 +91,7 @@ void Tracer::start(std::uint32_t rank, std::uint32_t size) noexcept try {
     return;
   }
   auto recorder = FlightRecorder::create(**folder, {step, rank, size, number_in("SLURM_LOCALID").value_or(0),
-                                                    own_variable("SLURMD_NODENAME").value_or(""), "mpi"});
+                                                    own_variable("SLURMD_NODENAME").value_or(""), "mpi", true});
   if (recorder) recorder_ = std::move(*recorder);
   else std::fprintf(stderr, "aml-dist: rank %u is not traced: %s\n", rank, recorder.error().message.c_str());
 } catch (...) {  // out of memory: the program runs untraced

@@ -283,7 +283,7 @@ template <typename Handle>
 class Traced {
  public:
   template <typename How, typename Members>
-  Traced(How how, const Members& members, const Data& data) noexcept {
+  Traced(How how, const Members& members, const Data& data, const void* site = nullptr) noexcept : site_(site) {
     if (thread_.depth++ == 0 && tracer().on()) begin(how, members, data);
   }
   ~Traced() { --thread_.depth; }
@@ -321,6 +321,7 @@ class Traced {
   void begin(Persistent how, const OfAll& call, const Data& data) noexcept;
 
   ThreadState& thread_ = this_thread();
+  const void* site_;
   FlightRecorder::Ticket ticket_ = 0;
   std::optional<trace::RecordedCall> call_;  ///< for a call that does not block
   const Communicator* parent_ = nullptr;

@@ -247,9 +247,11 @@ extern "C" {
 // NOLINTBEGIN(cppcoreguidelines-macro-usage): the table is read twice, and MPI's names are extern "C"
 #define CALL(name, how, parameters, arguments, members, data, ending, ...)                              \
   int MPI##name parameters {                                                                            \
-    Traced call(how{}, by_function(members, function_number("MPI" #name)), data);                       \
+    Traced call(how{}, by_function(members, function_number("MPI" #name)), data, CALLER);               \
     return call.ending(call_real<&MPI##name>("PMPI" #name, EACH arguments) __VA_OPT__(, ) __VA_ARGS__); \
   }
+// The preloaded names only jump here, so this is where the program goes on.
+#define CALLER __builtin_return_address(0)
 #define COUNTED(name, ...) CALL(name, __VA_ARGS__)
 #define COUNT int
 #define DISPL int
@@ -263,7 +265,7 @@ extern "C" {
 #define CALL(...)
 #define COUNTED(name, how, parameters, arguments, members, data, ending, ...)                                    \
   int MPI##name##_c parameters {                                                                                 \
-    Traced call(how{}, by_function(members, function_number("MPI" #name)), data);                                \
+    Traced call(how{}, by_function(members, function_number("MPI" #name)), data, CALLER);                        \
     return call.ending(call_real<&MPI##name##_c>("PMPI" #name "_c", EACH arguments) __VA_OPT__(, ) __VA_ARGS__); \
   }
 #define COUNT MPI_Count

@@ -84,8 +84,8 @@ Result<FileDescriptor> create_file(const std::string& path, std::size_t bytes) {
   return error;
 }
 
-std::size_t file_bytes(std::uint32_t capacity) noexcept {
-  return entries_offset + std::size_t{capacity} * sizeof(RecordedEntry);
+std::size_t file_bytes(std::uint32_t capacity, bool has_sites) noexcept {
+  return sites_offset_of(capacity) + (has_sites ? std::size_t{capacity} * sizeof(std::uint64_t) : 0);
 }
 
 void describe(RecorderHeader& header, const RecorderOwner& owner, std::uint32_t capacity) noexcept {
@@ -96,6 +96,7 @@ void describe(RecorderHeader& header, const RecorderOwner& owner, std::uint32_t 
   header.entries_offset = entries_offset;
   header.entry_bytes = sizeof(RecordedEntry);
   header.capacity = capacity;
+  header.sites_offset = owner.has_sites ? sites_offset_of(capacity) : 0;
   header.rank = owner.rank;
   header.size = owner.size;
   header.local_rank = owner.local_rank;
@@ -109,7 +110,7 @@ void describe(RecorderHeader& header, const RecorderOwner& owner, std::uint32_t 
 Result<FlightRecorder> FlightRecorder::create(const std::string& folder, const RecorderOwner& owner,
                                               std::uint32_t capacity) {
   capacity = std::bit_ceil(std::clamp(capacity, smallest_ring, largest_ring));
-  const std::size_t bytes = file_bytes(capacity);
+  const std::size_t bytes = file_bytes(capacity, owner.has_sites);
   FlightRecorder made;
   const std::uint64_t monotonic = TickClock::monotonic_ns();
   const ClockPoint start = clock_point(made.clock_, TickClock::realtime_ns);
@@ -128,7 +129,9 @@ Result<FlightRecorder> FlightRecorder::create(const std::string& folder, const R
   made.communicators_ = new (base + communicators_offset) CommunicatorSlot[communicator_slots]{};
   made.pool_ = new (base + members_offset) std::uint32_t[member_pool]{};
   made.entries_ = new (base + entries_offset) RecordedEntry[capacity]{};
+  if (owner.has_sites) made.sites_ = new (base + sites_offset_of(capacity)) std::atomic<std::uint64_t>[capacity]{};
   made.mask_ = capacity - 1;
+  made.bytes_ = bytes;
   made.file_ = std::move(*file);
   made.pid_ = ::getpid();
   made.path_ = std::move(path);
@@ -150,7 +153,9 @@ FlightRecorder& FlightRecorder::operator=(FlightRecorder&& other) noexcept {
   std::swap(pool_used_, other.pool_used_);
   std::swap(rooms_, other.rooms_);
   std::swap(entries_, other.entries_);
+  std::swap(sites_, other.sites_);
   std::swap(mask_, other.mask_);
+  std::swap(bytes_, other.bytes_);
   std::swap(clock_, other.clock_);
   std::swap(burst_, other.burst_);
   std::swap(inexact_, other.inexact_);
@@ -164,7 +169,7 @@ FlightRecorder::~FlightRecorder() { unmap(); }
 
 void FlightRecorder::unmap() noexcept {
   if (header_ == nullptr) return;
-  ::munmap(header_, file_bytes(mask_ + 1));
+  ::munmap(header_, bytes_);
   header_ = nullptr;
   file_ = FileDescriptor();
 }
@@ -278,6 +283,8 @@ FlightRecorder::Ticket FlightRecorder::put_entry(const RecordedCall& call, State
   put_after(entry.type, static_cast<std::uint8_t>(call.type));
   put_after(entry.reduction, static_cast<std::uint8_t>(call.reduction));
   put_after(entry.tag, call.tag);
+  if (sites_ != nullptr)
+    sites_[(ticket - 1) & mask_].store(reinterpret_cast<std::uintptr_t>(call.site), std::memory_order_release);
   entry.state.store(static_cast<std::uint8_t>(state), std::memory_order_release);
   entry.ticket.store(ticket, std::memory_order_release);
   if (ticket % calls_between_ticks == 0) tick();

@@ -44,6 +44,7 @@ struct RecorderOwner {
   std::string host;
   /// The library whose calls are recorded. All but "amldist" have its name in the file's name.
   std::string source = "amldist";
+  bool has_sites = false;  ///< whether RecordedCall::site is kept
 };
 
 /// A communicator as it is known when it is made.
@@ -66,6 +67,7 @@ struct RecordedCall {
   std::uint64_t bytes = 0;         ///< size of this rank's input or, if it has none, of its output
   std::int32_t peer = -1;          ///< root or peer, a rank of the communicator
   std::uint16_t tag = 0;  ///< of a message; of another call of MPI that shares its operation, function_number()
+  const void* site = nullptr;  ///< the address to which the call returns
 };
 
 /// Owns one mapped file. Move-only. A default-constructed recorder is off: every member does nothing.
@@ -167,7 +169,9 @@ class FlightRecorder {
   };
   std::array<PoolRoom, 256> rooms_{};  ///< one for each of recorder_format::communicator_slots
   recorder_format::RecordedEntry* entries_ = nullptr;
+  std::atomic<std::uint64_t>* sites_ = nullptr;  ///< one for each entry; nullptr: they are not kept
   std::uint32_t mask_ = 0;
+  std::size_t bytes_ = 0;  ///< of the mapping
   TickClock clock_;
   std::atomic_flag ticks_;           ///< a thread is in tick(); stays with the object that is moved from
   std::optional<BurstClock> burst_;  ///< the clock used if calls come one at a time

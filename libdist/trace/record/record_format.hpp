@@ -4,6 +4,7 @@
 //   offset 4096    CommunicatorSlot    256 x 128    one slot per communicator: how far this rank has come
 //   offset 36864   members             8192 x 4     ranks of the world that no slot could give as a row of numbers
 //   offset 69632   RecordedEntry       N x 64       ring: call number t (from 1) lies in slot (t - 1) % N
+//   behind it      call sites          N x 8        of MPI only: where in the process's memory each of them was called from
 //
 // A process may have several files: one per source of records, which are libamldist itself, MPI, NCCL and PyTorch. The
 // ids of their communicators tell them apart.
@@ -83,6 +84,7 @@ struct RecorderHeader {
   /// none jumps when the time of day is set.
   std::uint64_t created_monotonic_ns;
   std::uint64_t boot;  ///< this_boot() of the writer; 0 in files of older writers
+  std::uint32_t sites_offset;  ///< of the call sites; 0: there are none
 };
 
 /// How the members of a communicator are given as ranks of the world.
@@ -191,6 +193,11 @@ struct RecordedEntry {  // NOLINT(cppcoreguidelines-pro-type-member-init): zero 
 inline constexpr std::uint32_t communicators_offset = 4096;
 inline constexpr std::uint32_t members_offset = communicators_offset + communicator_slots * 128;
 inline constexpr std::uint32_t entries_offset = members_offset + member_pool * 4;
+
+/// Where the call sites of a ring begin.
+[[nodiscard]] constexpr std::uint32_t sites_offset_of(std::uint32_t capacity) noexcept {
+  return entries_offset + capacity * std::uint32_t{sizeof(RecordedEntry)};
+}
 
 static_assert(sizeof(RecordedEntry) == 64 && offsetof(RecordedEntry, communicator) == 48);
 static_assert(sizeof(CommunicatorSlot) == 128 && offsetof(CommunicatorSlot, entered) == 16);

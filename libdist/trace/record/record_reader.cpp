@@ -30,7 +30,7 @@ namespace {
 using namespace recorder_format;
 using text::concat;
 
-constexpr std::uint64_t largest_file = entries_offset + std::uint64_t{largest_ring} * sizeof(RecordedEntry);
+constexpr std::uint64_t largest_file = sites_offset_of(largest_ring) + std::uint64_t{largest_ring} * sizeof(std::uint64_t);
 
 Error unfit(const std::string& name, std::string_view why) {
   return {Errc::invalid_argument, concat({text::quote(name), " is not a flight recorder: ", why})};
@@ -144,13 +144,24 @@ CallRecord call_of(const RecordedEntry& entry, std::uint64_t ticket, const Calen
   return call;
 }
 
+/// One for each entry; empty where the file has none.
+std::vector<std::uint64_t> read_sites(int file, const RecorderHeader& header) {
+  if (header.sites_offset != sites_offset_of(header.capacity)) return {};
+  std::vector<std::uint64_t> sites(header.capacity);
+  const std::size_t bytes = sites.size() * sizeof sites[0];
+  return read_at(file, sites.data(), bytes, header.sites_offset) == bytes ? sites : std::vector<std::uint64_t>();
+}
+
 /// An entry is consistent if its ticket is the same before and after its fields are copied, and belongs to its slot.
 /// Hence three readings; the middle one is used.
 std::vector<CallRecord> read_calls(int file, const RecorderHeader& header, std::size_t newest) {
   const std::size_t bytes = std::size_t{header.capacity} * sizeof(RecordedEntry);
   std::array<std::unique_ptr<RecordedEntry[]>, 3> readings;
+  std::vector<std::uint64_t> sites;
   for (auto& reading : readings) {
     reading = std::make_unique<RecordedEntry[]>(header.capacity);
+    // The sites are read before the last reading of the tickets, so that they belong to them.
+    if (&reading == &readings.back()) sites = read_sites(file, header);
     if (read_at(file, reading.get(), bytes, entries_offset) != bytes) return {};
   }
   const auto& [before, middle, after] = readings;
@@ -159,7 +170,9 @@ std::vector<CallRecord> read_calls(int file, const RecorderHeader& header, std::
   for (std::size_t slot = 0; slot < header.capacity; ++slot) {
     const std::uint64_t ticket = before[slot].ticket.load();
     const bool torn = ticket == 0 || ticket != after[slot].ticket.load() || (ticket - 1) % header.capacity != slot;
-    if (!torn && middle[slot].state.load() != 0) calls.push_back(call_of(middle[slot], ticket, calendar));
+    if (torn || middle[slot].state.load() == 0) continue;
+    calls.push_back(call_of(middle[slot], ticket, calendar));
+    if (!sites.empty()) calls.back().site = sites[slot];
   }
   std::ranges::sort(calls, {}, &CallRecord::ticket);
   if (calls.size() <= newest) return calls;

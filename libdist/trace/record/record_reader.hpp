@@ -42,6 +42,7 @@ struct CallRecord {
   calls::Operation operation = calls::Operation::none;
   calls::DataType type = calls::DataType::uint8;  ///< may be an invalid number, as may operation and reduction
   calls::ReduceOp reduction = calls::ReduceOp::sum;
+  std::uint64_t site = 0;  ///< address in the process to which the call returns; 0: not known
   /// Of all that must be equal on every rank: calls of one number that differ in it are a fault even if they have
   /// ended. 0: not known, as in every file.
   std::uint32_t digest = 0;
@@ -104,6 +105,7 @@ struct Recording {
   std::optional<ActivityTotals> totals = std::nullopt;    ///< of its process; only in what a node tells
   Activity activity = {};                                 ///< of its process, where totals of two times are known
   std::string remark = {};  ///< what else is known of a rank that has not come: a clause that begins with "it"
+  std::string place = {};   ///< where its telling call was called from: "train.c:42", "libfoo.so+0x1234"
   std::vector<CommunicatorRecord> communicators;
   /// Oldest first. A call of MPI in which one thread has waited while others went on for a second or more is
   /// `enqueued`.

@@ -98,6 +98,15 @@ TEST(Reader, MakesForeignTextPrintable) {
   EXPECT_EQ(recording->host, "a?b?");
 }
 
+TEST(Reader, BelievesNoCallSitesElsewhere) {
+  constexpr std::size_t at = offsetof(recorder_format::RecorderHeader, sites_offset);
+  for (const std::uint32_t forged : {1U, 4096U, 0xffffffffU, recorder_format::sites_offset_of(16)}) {
+    const auto recording = read_bytes(with(honest_file(), at, forged));
+    ASSERT_TRUE(recording);
+    for (const CallRecord& call : recording->calls) EXPECT_EQ(call.site, 0U) << forged;
+  }
+}
+
 TEST(Reader, LeavesOutLinesThatAreBeingWritten) {
   std::string file = honest_file();
   file = with(file, recorder_format::entries_offset, std::uint64_t{0});

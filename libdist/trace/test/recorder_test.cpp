@@ -91,6 +91,28 @@ TEST(Recorder, IsReadBackAsWritten) {
   EXPECT_LE(recording.calls[0].ended_ns, calendar_ns() + 1'000'000);
 }
 
+TEST(Recorder, KeepsWhereCallsWereMadeIfAsked) {
+  const ScratchFolder folder;
+  RecorderOwner with = owner(1);
+  with.has_sites = true;
+  auto recorder = FlightRecorder::create(folder.path(), with, recorder_format::smallest_ring);
+  auto without = FlightRecorder::create(folder.path(), owner(2), recorder_format::smallest_ring);
+  ASSERT_TRUE(recorder && without);
+  RecordedCall call = allreduce(1);
+  for (std::uint64_t i = 1; i <= 2 * recorder_format::smallest_ring; ++i) {
+    call.site = reinterpret_cast<const void*>(std::uintptr_t{0x1000} + i);
+    recorder->complete(recorder->begin(call));
+    without->complete(without->begin(call));
+  }
+  static_cast<void>(recorder->begin(allreduce(2)));  // its place was another call's
+  const Recording recording = read(folder / "1.trace");
+  ASSERT_EQ(recording.calls.size(), recorder_format::smallest_ring);
+  EXPECT_EQ(recording.calls.front().site, 0x1000U + recorder_format::smallest_ring + 2);
+  EXPECT_EQ(recording.calls[recording.calls.size() - 2].site, 0x1000U + 2 * recorder_format::smallest_ring);
+  EXPECT_EQ(recording.calls.back().site, 0U);
+  EXPECT_EQ(read(folder / "2.trace").calls.back().site, 0U);
+}
+
 TEST(Recorder, KeepsTheMembersOfACommunicator) {
   const ScratchFolder folder;
   auto recorder = FlightRecorder::create(folder.path(), {"42.0", 0, 64, 0, "node1", "mpi"});

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "aml_dist/common/side_step.hpp"
+#include "aml_dist/trace/call_places.hpp"
 #include "base/os/process_tree.hpp"
 #include "base/text/tasks_per_node.hpp"
 #include "base/text/text.hpp"
@@ -100,9 +101,9 @@ LiveStep read_answers(std::string_view answers, std::int64_t now_ns) {
   return live;
 }
 
-void print_states(const TracedStep& step) {
+void print_states(TracedStep step) {
   const auto processes = ProcessTable::read();
-  for (Recording recording : step.recordings) {
+  for (Recording& recording : step.recordings) {
     recording.totals = trace::totals_of(recording.pid, processes);
     std::printf("%c%s", state_mark, step::to_rank_state(recording, recording.present_ns()).c_str());
   }
@@ -144,8 +145,11 @@ int print_own_states(const std::string& step, bool stacks) {
   print_states(*read);
   std::fflush(stdout);
   std::this_thread::sleep_for(between_looks);
-  const auto again = read_traced_step(*folder);
-  if (again) print_states(*again);
+  auto again = read_traced_step(*folder);
+  if (again) {
+    add_places(again->recordings);
+    print_states(std::move(*again));
+  }
   const auto& all = read->recordings;
   for (std::size_t i = 0; stacks && i < all.size(); ++i) {
     const bool is_last = i + 1 == all.size() || all[i + 1].rank != all[i].rank;  // PyTorch's recorder says most

@@ -19,6 +19,7 @@
 
 #include "aml_dist/common/files.hpp"
 #include "aml_dist/trace/agreement.hpp"
+#include "aml_dist/trace/call_places.hpp"
 #include "aml_dist/trace/live_step.hpp"
 #include "aml_dist/trace/nccl_ras.hpp"
 #include "aml_dist/trace/timeline_svg.hpp"
@@ -127,17 +128,10 @@ Result<Found> read_named(const TraceOptions& options) {
   if (std::filesystem::is_regular_file(names.front(), problem)) return found(read_torch_dumps(names));
   auto read = read_step(names.front(), options.stacks);
   if (!read) return read;
+  if (!read->is_live) add_places(read->step.recordings);
   if (!read->is_live && read->step.hang) read->ras = ask_nccl_ras(read->step.recordings, ras_patience);
   const auto added = add_witnesses(read->step, {names.begin() + 1, names.end()}, read->ras);
   return added ? std::move(read) : Result<Found>(added.error());
-}
-
-std::string_view without_domain(std::string_view host) { return host.substr(0, host.find('.')); }
-
-/// Whether processes of `host` run on this machine, judged by Slurm's name for it or its own.
-bool is_here(std::string_view host) {
-  return host.empty() || host == own_variable("SLURMD_NODENAME") ||
-         without_domain(host) == without_domain(own_host_name());
 }
 
 /// In a folder that all nodes see, process numbers of other machines mean other processes here.

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "aml_dist/common/table.hpp"
+#include "aml_dist/trace/call_places.hpp"
 #include "base/text/text.hpp"
 #include "trace/diagnosis/straggler.hpp"
 #include "trace/diagnosis/unreceived.hpp"
@@ -36,15 +37,7 @@ std::string_view word_of(State state) {
   return words.at(static_cast<std::size_t>(state));
 }
 
-/// The most informative call of a rank: the oldest that has not ended, else the newest. The end of NCCL's calls is not
-/// reported, so the last of each communicator is open.
-const CallRecord* telling_call(const Recording& recording) {
-  const auto pending = std::ranges::find_if(recording.calls, &CallRecord::pending);
-  if (pending != recording.calls.end() && recording.source != "nccl") return &*pending;
-  return recording.calls.empty() ? nullptr : &recording.calls.back();
-}
-
-std::vector<std::string> row_of(const Recording& recording, std::int64_t now) {
+std::vector<std::string> row_of(const Recording& recording, std::int64_t now, bool has_places) {
   std::vector<std::string> row = {std::to_string(recording.rank), recording.host,
                                   std::string(word_of(recording.writer, recording.ending)),
                                   std::to_string(recording.recorded)};
@@ -54,6 +47,7 @@ std::vector<std::string> row_of(const Recording& recording, std::int64_t now) {
   row.push_back(trace::describe_call(*call));
   row.emplace_back(word_of(call->state));
   row.push_back(describe_duration(now - since) + " ago");
+  if (has_places) row.push_back(recording.place);
   return row;
 }
 
@@ -139,6 +133,7 @@ ordered_json object_of(const Recording& recording, std::size_t last) {
           {"started_ns", recording.created_ns},
           {"latest_ns", recording.latest_ns},
           {"note", recording.note},
+          {"called_from", recording.place.empty() ? ordered_json() : ordered_json(recording.place)},
           {"communicators", std::move(communicators)},
           {"calls", std::move(calls)}};
 }
@@ -227,7 +222,9 @@ std::string describe_duration(std::int64_t nanoseconds) {
 
 std::string to_table(const TracedStep& step) {
   std::vector<std::vector<std::string>> rows = {{"RANK", "HOST", "PROCESS", "CALLS", "CALL", "STATE", "SINCE"}};
-  for (const Recording& recording : step.recordings) rows.push_back(row_of(recording, step.now_ns));
+  const bool has_places = std::ranges::any_of(step.recordings, [](const Recording& each) { return !each.place.empty(); });
+  if (has_places) rows.front().emplace_back("CALLED FROM");
+  for (const Recording& recording : step.recordings) rows.push_back(row_of(recording, step.now_ns, has_places));
   std::string out = concat({head_of(step), "\n", format_table(rows)});
   if (step.hang || !step.stalls.empty() || !step.agreements.empty()) out += "\n";
   out += stall_lines(step) + agreement_lines(step);

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "aml_dist/common/slurmstepd.hpp"
+#include "base/net/own_network.hpp"
 #include "base/os/environment.hpp"
 #include "base/text/text.hpp"
 #include "base/time/calendar_time.hpp"
@@ -103,7 +104,14 @@ std::int64_t last_sign(const std::vector<Recording>& recordings) {
   return last;
 }
 
+std::string_view without_domain(std::string_view host) { return host.substr(0, host.find('.')); }
+
 }  // namespace
+
+bool is_here(std::string_view host) {
+  return host.empty() || host == own_variable("SLURMD_NODENAME") ||
+         without_domain(host) == without_domain(own_host_name());
+}
 
 std::vector<std::string> list_step_folders() {
   std::vector<std::string> folders;

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/text/result.hpp"
@@ -36,6 +37,9 @@ struct TracedStep {
 
 /// Reads and judges the recorders. Errors: no folder, no recorder in it, no readable recorder.
 [[nodiscard]] Result<TracedStep> read_traced_step(const std::string& folder);
+
+/// Whether processes of `host` run on this machine, judged by Slurm's name for it or its own.
+[[nodiscard]] bool is_here(std::string_view host);
 
 /// Folders of steps that can be read, newest first.
 [[nodiscard]] std::vector<std::string> list_step_folders();

@@ -36,6 +36,15 @@ TEST(MpiTrace, RecordsACallWithItsNumberTypeAndSize) {
   EXPECT_EQ(calls[1].state, State::completed);
 }
 
+TEST(MpiTrace, RecordsWhereACallWasMade) {
+  const Recording recording = recorded_by([](const Mpi& mpi) { allreduce(mpi); });
+  const auto calls = calls_on(recording, "world");
+  ASSERT_EQ(calls.size(), 2U);
+  const auto own = reinterpret_cast<std::uintptr_t>(&resident_bytes);  // of this program; the process was its copy
+  constexpr std::uintptr_t most = 16U << 20;
+  EXPECT_LT(calls[1].site > own ? calls[1].site - own : own - calls[1].site, most) << std::hex << calls[1].site;
+}
+
 TEST(MpiTrace, CountsEachCommunicatorForItself) {
   const Recording recording = recorded_by([](const Mpi& mpi) {
     int twin = 0;
