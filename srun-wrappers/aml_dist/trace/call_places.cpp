@@ -59,7 +59,7 @@ void name_places(const std::string& module, const std::vector<std::pair<Recordin
   for (const auto& [recording, code] : wanted) recording->place = code.words();
   if (!commands::find_program("addr2line")) return;
   const bool is_fixed = has_fixed_place(module);
-  std::vector<std::string> words = {"timeout", "2", "addr2line", "-C", "-f", "-e", module};
+  std::vector<std::string> words = {"timeout", "5", "addr2line", "-C", "-f", "-e", module};
   for (const auto& [recording, code] : wanted) {
     // The call is before the place to which it returns.
     CodePlace call = code;

@@ -4,6 +4,7 @@ AMLDIST_HANG_TRIALS=30 tries each kind of failure so often, AMLDIST_HANG_HEALTHY
 the first seed (tests/soak/hangs does all that).
 """
 
+import json
 import os
 import pathlib
 import random
@@ -140,6 +141,23 @@ def test_the_slow_stage_of_a_pipeline_is_named(cluster, pmix, program, workdir, 
     assert re.search(rf"^straggler: {re.escape(OWN)}: the others wait for it \d+ % of their time, which is \d+ % of their waits$",
                      done.out, re.MULTILINE), done
     assert re.search(r'^aml_dist_trace_straggler\{step="[\d.]+",rank="2",host="node2"\} 1$', done.out, re.MULTILINE), done
+
+
+def test_the_live_view_says_from_which_line_a_call_was_made(cluster, pmix, traced_libraries, workdir):
+    shutil.copy(HERE / "mpi_faults.c", workdir)
+    built = cluster.run(f"cd {workdir} && mpicc -g -O1 -rdynamic -o faults mpi_faults.c", timeout=60)
+    assert built.status == 0, built
+    look = f"{TOOL} trace $(squeue --noheader --steps --format=%i | grep -E '^[0-9]+[.][0-9]+ *$' | tail -1)"
+    done = cluster.run(f"cd {workdir} && {{ timeout 30 {STEP} --aml-dist=mpi,trace ./faults late 1 3 & sleep 8; {look}; echo ==; {look} --json; "
+                       "scancel --name srun 2>/dev/null; wait $!; }", timeout=100)
+    table, text = done.out.split("==\n")[:2]
+    lines = (HERE / "mpi_faults.c").read_text().splitlines()
+    rows = [line.split() for line in table.splitlines() if re.match(r"\d ", line)]
+    assert len(rows) == 4 and "CALLED FROM" in table, done
+    for row in rows:
+        place = re.fullmatch(r"mpi_faults\.c:(\d+)", row[-1])
+        assert place and "MPI_" in "".join(lines[int(place[1]) - 3:int(place[1]) + 1]), table
+    assert {each["called_from"] for each in json.loads(text)["recorders"]} == {row[-1] for row in rows}, done
 
 
 @pytest.mark.parametrize("trial", range(HEALTHY))
