@@ -32,6 +32,7 @@ SENTENCES = {
     "group-message": rf"(barrier #\d+|recv .* of group 'between ranks 0-3'): {re.escape(OWN)} has not (called|met) it for \d+ s; "
                      "3 ranks wait",
     "many": rf"barrier #\d+: {re.escape(OWN)} has not called it for \d+ s; 1 rank waits",
+    "lock": rf"barrier #\d+: {re.escape(OWN)} has not called it for \d+ s; 2 ranks wait",
     "message": rf"(barrier #\d+|recv .* from rank 2): {re.escape(OWN)} has not (called|met) it for \d+ s; 3 ranks wait",
 }
 

@@ -254,6 +254,25 @@ static void search(int rank, int size, int rounds) {
   }
 }
 
+/* Rank 2 holds a lock on its window; rank 3 wants it, and does nothing wrong. Both are on one node: Debian's Open MPI has no
+ * windows over TCP. */
+static void hold_lock(int rank) {
+  int* cell = NULL;
+  MPI_Comm node;
+  MPI_Win window;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+  MPI_Win_allocate(sizeof *cell, sizeof *cell, MPI_INFO_NULL, node, &cell, &window);
+  if (rank == culprit) MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window);
+  if (rank == culprit) MPI_Win_flush(0, window);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == culprit) sleep(1000);
+  if (rank == 3) {
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window);
+    MPI_Put(&rank, 1, MPI_INT, 0, 0, 1, MPI_INT, window);
+    MPI_Win_flush(0, window);
+  }
+}
+
 static void stand_still(const char* kind, int rank, int size) {
   if (strcmp(kind, "gather") == 0) gather(rank, size);
   if (strcmp(kind, "serve") == 0) serve(rank, size);
@@ -264,6 +283,7 @@ static void stand_still(const char* kind, int rank, int size) {
   if (strcmp(kind, "groups") == 0) join_groups(rank, 0);
   if (strcmp(kind, "group-message") == 0) join_groups(rank, 1);
   if (strcmp(kind, "many") == 0) use_many(rank);
+  if (strcmp(kind, "lock") == 0) hold_lock(rank);
 }
 
 int main(int argc, char** argv) {

@@ -47,9 +47,11 @@ std::string sentence(const Stall& stall, const MissingRank& missing, std::uint64
   const bool is_in_it =
       missing.last != nullptr && missing.last->pending() && recording != nullptr && recording->knows_ends();
   const std::string doing = missing.last != nullptr ? concat({is_in_it ? " in " : " after ", last}) : "";
-  if (missing.unjudged_wait != nullptr)
-    return concat(
-        {who, " waits in ", describe_call(*missing.unjudged_wait), " on a communicator that is not judged", time});
+  if (missing.unjudged_wait != nullptr) {
+    const bool is_access = missing.unjudged_wait->operation == recorder_format::other::window;
+    return concat({who, " waits in ", describe_call(*missing.unjudged_wait),
+                   is_access ? ", and for whom is not known" : " on a communicator that is not judged", time});
+  }
   const std::string does = recording == nullptr         ? ""
                            : !recording->remark.empty() ? recording->remark
                                                         : describe(recording->activity);

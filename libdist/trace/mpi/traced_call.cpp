@@ -67,6 +67,12 @@ void Traced::begin(Posted /*how*/, const OfOpened& call, const Data& data) noexc
   ticket_ = trace.recorder().enqueue(*call_);
 }
 
+/// On no communicator, so that its rank counts as waiting, and nobody is blamed for that.
+void Traced::begin(Blocking /*how*/, const OfWindow& call, const Data& /*data*/) noexcept {
+  ticket_ = tracer().recorder().begin({other::window, unknown_type, calls::ReduceOp::sum,
+                                       trace::recorder_format::no_slot, 0, 0, -1, call.function, site_});
+}
+
 namespace {
 /// The record of a message; nullopt if the call is not a message.
 std::optional<trace::RecordedCall> message(const OfTwo& call, const Data& data, const void* site) noexcept {

@@ -251,6 +251,10 @@ struct OfOpened {
   Operation operation{};
   std::uint16_t function = 0;
 };
+/// A call that waits in access to a window, for ranks that are not known.
+struct OfWindow {
+  std::uint16_t function = 0;
+};
 struct OfTwo {
   MPI_Comm comm;
   Operation operation;
@@ -315,6 +319,7 @@ class Traced {
   void begin(Posted how, const OfAll& call, const Data& data) noexcept;
   void begin(Blocking how, const OfOpened& call, const Data& data) noexcept;
   void begin(Posted how, const OfOpened& call, const Data& data) noexcept;
+  void begin(Blocking how, const OfWindow& call, const Data& data) noexcept;
   void begin(Blocking how, const OfTwo& call, const Data& data) noexcept;
   void begin(Posted how, const OfTwo& call, const Data& data) noexcept;
   void begin(Persistent how, const OfTwo& call, const Data& data) noexcept;

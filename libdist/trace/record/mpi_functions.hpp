@@ -68,7 +68,18 @@ inline constexpr auto mpi_functions = std::to_array<std::string_view>({"MPI_Comm
                                                                        "MPI_File_write_ordered_end",
                                                                        "MPI_File_close",
                                                                        "MPI_Win_fence",
-                                                                       "MPI_Win_free"});
+                                                                       "MPI_Win_free",
+                                                                       "MPI_Win_lock",
+                                                                       "MPI_Win_lock_all",
+                                                                       "MPI_Win_unlock",
+                                                                       "MPI_Win_unlock_all",
+                                                                       "MPI_Win_flush",
+                                                                       "MPI_Win_flush_all",
+                                                                       "MPI_Win_flush_local",
+                                                                       "MPI_Win_flush_local_all",
+                                                                       "MPI_Win_start",
+                                                                       "MPI_Win_complete",
+                                                                       "MPI_Win_wait"});
 
 /// From 1; 0: its operation is its own.
 consteval std::uint16_t function_number(std::string_view name) {

@@ -115,6 +115,7 @@ int PMPI_File_open(int comm, const char* name, int mode, int info, void** file) 
 int PMPI_File_write_all(void* file, const void* buffer, int count, int type, void* status) {
   return (void)file, (void)buffer, (void)count, (void)type, (void)status, 0;
 }
+int PMPI_Win_flush(int rank, int window) { return (void)rank, (void)window, 0; }
 int PMPI_File_close(void** file) { return *file = NULL, 0; }
 int PMPI_Type_size(int type, int* size) { return (void)type, *size = 4, 0; }
 int PMPI_Barrier(int comm) { return (void)comm, 0; }

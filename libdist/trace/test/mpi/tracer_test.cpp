@@ -45,6 +45,16 @@ TEST(MpiTrace, RecordsWhereACallWasMade) {
   EXPECT_LT(calls[1].site > own ? calls[1].site - own : own - calls[1].site, most) << std::hex << calls[1].site;
 }
 
+TEST(MpiTrace, RecordsAWaitInAWindowAsOneForNobodyKnown) {
+  const Recording recording = recorded_by([](const Mpi& mpi) { mpi.call<int, int>("MPI_Win_flush", 1, 5); });
+  ASSERT_FALSE(recording.calls.empty());
+  const CallRecord& call = recording.calls.back();
+  EXPECT_EQ(name_of(call), "MPI_Win_flush");
+  EXPECT_EQ(call.state, State::completed);
+  EXPECT_EQ(recording.communicator(call.communicator), nullptr);
+  EXPECT_NE(call.site, 0U);
+}
+
 TEST(MpiTrace, CountsEachCommunicatorForItself) {
   const Recording recording = recorded_by([](const Mpi& mpi) {
     int twin = 0;
