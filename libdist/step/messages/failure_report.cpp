@@ -301,8 +301,9 @@ bool FirstFailure::is_earlier_cause(const FailureReport& report) const {
 
 /// Whether a task failed because another rank had left it: a PMIx server kills the others then with SIGKILL, and Open
 /// MPI 5 ends a process whose call meets a closed connection.
-bool FirstFailure::has_unfinished_cause() const {
-  return unfinished_ && (ended_by(first_->wait_status, SIGKILL) || first_->last_call.starts_with("in "));
+bool FirstFailure::has_unfinished_cause(bool has_mpi) const {
+  const bool is_killed = has_mpi && ended_by(first_->wait_status, SIGKILL);
+  return unfinished_ && (is_killed || first_->last_call.starts_with("in "));
 }
 
 /// Whether the first task to fail may have ended because of another: it was killed or asked to end, or failed in a
@@ -330,7 +331,7 @@ EndRecord FirstFailure::record(const RestOfStep& rest, const std::optional<Recor
   const bool counts = recorded && may_be_consequence();
   if (counts && !recorded->wrong_call.empty()) return wrong_call(*recorded, *first_);
   const FailureReport* const told = counts && !has_crashed(*first_) ? recorded_cause(*recorded) : nullptr;
-  const FailureReport& cause = told != nullptr ? *told : has_unfinished_cause() ? *unfinished_ : *first_;
+  const FailureReport& cause = told != nullptr ? *told : has_unfinished_cause(rest.has_mpi) ? *unfinished_ : *first_;
   EndRecord record = end_of(cause);
   const bool is_own = told != nullptr && recorded->source == "amldist";
   record.evidence = description(cause, rest, is_own ? "amldist_finalize" : "MPI_Finalize");

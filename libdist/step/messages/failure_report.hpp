@@ -87,6 +87,7 @@ struct RestOfStep {
   bool runs = false;              ///< some tasks still run
   bool kill_on_bad_exit = false;  ///< Slurm ends the step when one task fails
   bool has_srun = true;           ///< false: --kill-on-bad-exit is an option of srun and would have no effect
+  bool has_mpi = true;            ///< a rank has made calls of MPI, whose servers kill the ranks that another has left
 };
 
 /// What recorders tell about the first of several ends.
@@ -130,7 +131,7 @@ class FirstFailure {
   void note_memory(const FailureReport& report);
   void count_if_alike(const FailureReport& report);
   [[nodiscard]] bool is_earlier_cause(const FailureReport& report) const;
-  [[nodiscard]] bool has_unfinished_cause() const;
+  [[nodiscard]] bool has_unfinished_cause(bool has_mpi) const;
   [[nodiscard]] bool may_be_consequence() const;
   [[nodiscard]] const FailureReport* recorded_cause(const RecordedCause& recorded) const;
   [[nodiscard]] bool is_cancelled(const RestOfStep& rest) const;

@@ -16,6 +16,10 @@ void LastStates::take(std::string_view text) {
   if (is_new || place->second.writer != trace::Writer::gone) place->second = std::move(*recording);
 }
 
+bool LastStates::has_mpi() const {
+  return states_.empty() || std::ranges::any_of(states_, [](const auto& each) { return each.first.second == "mpi"; });
+}
+
 std::optional<RecordedCause> LastStates::cause() const {
   std::vector<trace::Recording> recordings;
   recordings.reserve(states_.size());

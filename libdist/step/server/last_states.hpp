@@ -24,6 +24,8 @@ class LastStates {
   /// The text of a state; anything else is dropped. The state of a rank that lives counts until the rank has ended.
   void take(std::string_view text);
   [[nodiscard]] std::size_t size() const noexcept { return states_.size(); }
+  /// Whether a rank has made calls of MPI; true where no state is known.
+  [[nodiscard]] bool has_mpi() const;
   /// nullopt: nothing tells, or all ranks are stuck in a circle.
   [[nodiscard]] std::optional<RecordedCause> cause() const;
 

@@ -147,6 +147,24 @@ TEST(FirstFailure, WhoeverLeftWithoutMpiFinalizeCountsMoreThanThoseKilledForIt) 
   EXPECT_TRUE(sentence({left, failed}).starts_with("first failure: rank 2 ")) << "it was in a call";
 }
 
+/// A program on libamldist may end without amldist_finalize, and nothing kills the others for that.
+TEST(FirstFailure, WithoutMpiWhoeverLeftIsNoReasonForAKill) {
+  FailureReport left = report(2, 0), killed = report(3, SIGKILL);
+  left.last_call = "after allreduce #10 (4 float32, 16 bytes)";
+  killed.last_call = "after allreduce #9 (4 float32, 16 bytes)";
+  FirstFailure failure(4);
+  failure.take(left);
+  failure.take(killed);
+  LastStates last(4);
+  EXPECT_TRUE(last.has_mpi()) << "nothing is known";
+  last.take("rank 2 4 2 gone amldist node2 0\n");
+  EXPECT_FALSE(last.has_mpi());
+  EXPECT_EQ(failure.record({.has_mpi = last.has_mpi()}).rank, 3U);
+  last.take("rank 2 4 2 gone mpi node2 0\n");
+  EXPECT_TRUE(last.has_mpi());
+  EXPECT_EQ(failure.record({.has_mpi = last.has_mpi()}).rank, 2U);
+}
+
 TEST(FirstFailure, WhoeverAskedForTheEndOfAllIsTheCause) {
   FailureReport killed = report(0);
   killed.last_call = "in barrier #5";

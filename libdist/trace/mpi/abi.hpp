@@ -22,6 +22,8 @@ using MPI_Group = int;
 using MPI_Info = int;
 using MPI_Win = int;
 using MPI_Message = int;
+using MPI_Errhandler = int;
+using MPI_Session = int;
 #else
 using MPI_Comm = void*;
 using MPI_Request = void*;
@@ -31,6 +33,8 @@ using MPI_Group = void*;
 using MPI_Info = void*;
 using MPI_Win = void*;
 using MPI_Message = void*;
+using MPI_Errhandler = void*;
+using MPI_Session = void*;
 #endif
 using MPI_File = void*;
 using MPI_Status = void;  // only its size and its error are known: Abi::Status

@@ -68,6 +68,8 @@ class Tracer {
   FlightRecorder::Ticket initializing() noexcept;
   /// After it: MPI's world must be Slurm's step, or nothing is recorded.
   void initialized(FlightRecorder::Ticket ticket, int status) noexcept;
+  /// A program without MPI_Init, whose communicators no world numbers: it is not recorded, and says so.
+  void opening_session() noexcept;
   FlightRecorder::Ticket finalizing() noexcept;
   void aborting() noexcept;
   void finalized(FlightRecorder::Ticket ticket, int status) noexcept;
@@ -194,6 +196,7 @@ class Tracer {
   std::uint64_t polled_since_ = 0;              ///< ticks
   std::optional<int> keyval_;                   ///< may be any number: MPICH's are negative
   MPI_Group world_group_{};
+  std::atomic<bool> has_session_{false};
   std::atomic<std::uint64_t> deletions_{0};  ///< of communicators, so that no thread keeps a deleted one
   std::mutex mutex_;                         ///< protects everything below and FlightRecorder::add_communicator()
   std::map<std::uint64_t, std::uint64_t> same_members_;  ///< number of communicators with these members and this origin

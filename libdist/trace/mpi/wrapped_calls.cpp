@@ -309,6 +309,11 @@ int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
   return status;
 }
 
+int MPI_Session_init(MPI_Info info, MPI_Errhandler handler, MPI_Session* session) {
+  tracer().opening_session();
+  return call_real<&MPI_Session_init>("PMPI_Session_init", info, handler, session);
+}
+
 int MPI_Finalize(void) {
   const auto ticket = tracer().finalizing();
   ++depth();

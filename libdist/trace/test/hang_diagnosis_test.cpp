@@ -274,6 +274,11 @@ TEST(HangDiagnosis, BlamesNobodyWhoWaitsWhereNobodyIsJudged) {
   EXPECT_EQ(sentence(*diagnose_hang(step), 60),
             "barrier #1: rank 3 (local 1) on node1 waits in recv (1024 float32, 4 KiB) from rank 1 on a communicator "
             "that is not judged for 60 s; 3 ranks wait");
+  step[3].calls.back().operation = recorder_format::other::window;
+  step[3].calls.back().tag = function_number("MPI_Win_flush");
+  EXPECT_EQ(sentence(*diagnose_hang(step), 60),
+            "barrier #1: rank 3 (local 1) on node1 waits in MPI_Win_flush (4 KiB), and for whom is not known "
+            "for 60 s; 3 ranks wait");
 }
 
 TEST(HangDiagnosis, IsNotSureOfARankWhoseSlotsAreAllInUse) {

@@ -116,6 +116,7 @@ int PMPI_File_write_all(void* file, const void* buffer, int count, int type, voi
   return (void)file, (void)buffer, (void)count, (void)type, (void)status, 0;
 }
 int PMPI_Win_flush(int rank, int window) { return (void)rank, (void)window, 0; }
+int PMPI_Session_init(int info, int handler, int* session) { return (void)info, (void)handler, *session = 1, 0; }
 int PMPI_File_close(void** file) { return *file = NULL, 0; }
 int PMPI_Type_size(int type, int* size) { return (void)type, *size = 4, 0; }
 int PMPI_Barrier(int comm) { return (void)comm, 0; }
