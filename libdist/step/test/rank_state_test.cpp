@@ -67,6 +67,39 @@ TEST(RankState, IsReadBackAsWritten) {
   EXPECT_NEAR(static_cast<double>(longest_wait_ms(*heard, now)), 30'000, 100);
 }
 
+/// Some groups with ten calls of all members each, made in turn.
+Recording with_groups(std::uint32_t groups) {
+  Recording told = traced_rank(0, 0);
+  told.communicators.clear();
+  for (std::uint32_t i = 0; i < groups; ++i)
+    told.communicators.push_back({i, 1000 + i, 0, 4, 10, 10, false, "group", MemberRanks::row(0, 1, 4)});
+  for (std::uint64_t ticket = 1; ticket <= 10 * groups; ++ticket) {
+    CallRecord call;
+    call.ticket = ticket;
+    call.communicator = static_cast<std::uint32_t>((ticket - 1) % groups);
+    call.sequence = 1 + (ticket - 1) / groups;
+    call.operation = Operation::allreduce;
+    call.state = State::completed;
+    call.started_ns = call.ended_ns = calendar_ns();
+    told.calls.push_back(call);
+  }
+  return told;
+}
+
+TEST(RankState, TellsAShorterPastOfAllGroupsWhereThereIsNoRoomForALongerOne) {
+  for (const auto& [groups, past] : {std::pair{2U, 7}, std::pair{5U, 3}, std::pair{8U, 1}}) {
+    const auto heard = parse_rank_state(to_rank_state(with_groups(groups), calendar_ns()), 4, calendar_ns());
+    ASSERT_TRUE(heard);
+    ASSERT_EQ(heard->communicators.size(), groups);
+    EXPECT_FALSE(heard->lacks_slots());
+    for (std::uint32_t i = 0; i < groups; ++i) {
+      EXPECT_GE(std::ranges::count(heard->calls, i, &CallRecord::communicator), past) << groups << " groups";
+    }
+  }
+  const auto heard = parse_rank_state(to_rank_state(with_groups(40), calendar_ns()), 4, calendar_ns());
+  EXPECT_TRUE(heard && heard->lacks_slots()) << "that some are left out is told";
+}
+
 TEST(RankState, TellsWhereACallWasMade) {
   const std::int64_t now = calendar_ns();
   Recording told = traced_rank(2, 30);

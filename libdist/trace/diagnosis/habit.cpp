@@ -170,7 +170,7 @@ std::set<std::uint64_t> customs_of(const Recording& recording) {
   return customs_in(collective_calls(recording, 1, ~std::uint64_t{0}));
 }
 
-bool leaves_common_order(std::span<const Recording> recordings, const Recording& rank, const CallRecord& at) {
+CommonOrder common_order(std::span<const Recording> recordings, const Recording& rank, const CallRecord& at) {
   constexpr std::size_t least_ranks = 3;
   using Kind = std::tuple<calls::Operation, std::uint32_t, std::uint64_t, std::int32_t>;
   const auto kind = [](const Recording& recording, const CallRecord& call) {
@@ -179,7 +179,7 @@ bool leaves_common_order(std::span<const Recording> recordings, const Recording&
   };
   const auto all_own = collective_calls(rank, 1, ~std::uint64_t{0});
   const auto own = calls_until(all_own, at);
-  if (own.empty()) return false;
+  if (own.empty()) return CommonOrder::unknown;
   std::map<std::uint64_t, std::map<Kind, std::size_t>> votes;  // by number of the call
   const auto part = part_of(rank);
   for (const Recording& each : recordings) {
@@ -197,13 +197,15 @@ bool leaves_common_order(std::span<const Recording> recordings, const Recording&
       all += vote.second;
       if (vote.second > most.second) most = vote;
     }
-    if (all < least_ranks || most.second * 2 <= all) return false;  // there is no common order
-    if (most.first != kind(rank, *one->call))
-      return has_followed &&
-             !(rank.told_breaks ? one->call->is_told_custom : customs_in(all_own).contains(one->call->ticket));
+    if (all < least_ranks || most.second * 2 <= all) return CommonOrder::unknown;  // there is none
+    if (most.first != kind(rank, *one->call)) {
+      const bool is_custom =
+          rank.told_breaks ? one->call->is_told_custom : customs_in(all_own).contains(one->call->ticket);
+      return has_followed && !is_custom ? CommonOrder::left : CommonOrder::unknown;
+    }
     has_followed = true;
   }
-  return false;
+  return CommonOrder::kept;
 }
 
 }  // namespace amldist::trace

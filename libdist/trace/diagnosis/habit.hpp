@@ -32,9 +32,14 @@ struct NewestHabits {
 /// its program, also where that differs from what most ranks do.
 [[nodiscard]] std::set<std::uint64_t> customs_of(const Recording& recording);
 
-/// Whether this call, or one of the 32 before it, is the first of a rank that differs from the call that most ranks
-/// made with the same number, of those that have communicators of the same sizes; and it is not its custom.
-[[nodiscard]] bool leaves_common_order(std::span<const Recording> recordings, const Recording& rank,
+/// A rank's calls beside those that most ranks have made with the same numbers, of those that have communicators of the
+/// same sizes.
+enum class CommonOrder : std::uint8_t {
+  unknown,  ///< there is none, or the rank's differing call is its custom
+  kept,     ///< up to this call the rank has made what most have
+  left,     ///< this call, or one of the 32 before it, is the rank's first that differs
+};
+[[nodiscard]] CommonOrder common_order(std::span<const Recording> recordings, const Recording& rank,
                                        const CallRecord& at);
 
 }  // namespace amldist::trace

@@ -231,7 +231,7 @@ std::optional<std::uint32_t> wrong_one(std::span<const Recording> recordings, co
     const OwnWait own = own_wait(recordings, rank);
     if (own.call == nullptr) return std::nullopt;
     if (habit_of(*own.recording, *own.call) == Habit::broken) broken.push_back(rank);
-    if (leaves_common_order(recordings, *own.recording, *own.call)) leaving.push_back(rank);
+    if (common_order(recordings, *own.recording, *own.call) == CommonOrder::left) leaving.push_back(rank);
   }
   const auto& found = broken.size() == 1 ? broken : leaving;
   const bool is_contradicted = broken.size() == 1 && leaving.size() == 1 && broken != leaving;
@@ -285,7 +285,7 @@ std::optional<Stall> call_too_many(std::span<const Recording> recordings, const 
   const Recording& other = *stall.missing[0].recording;
   const std::size_t there = broken_habits(other);
   const bool has_ended_early = !other.calls.empty() && is_finalize(other.calls.back()) &&
-                               leaves_common_order(recordings, other, other.calls.back());
+                               common_order(recordings, other, other.calls.back()) == CommonOrder::left;
   if ((here < there && !stall.is_message()) || has_ended_early || graph.stalls_for(stall.missing[0].rank) > 1)
     return std::nullopt;
   const bool is_new_to_it = habit_of(*own.missing[0].recording, *own.missing[0].last) == Habit::broken;

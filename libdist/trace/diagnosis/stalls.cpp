@@ -391,8 +391,11 @@ std::optional<Signature> right_signature(const std::vector<MadeCall>& calls, con
   for (const MadeCall& made : calls) {
     const Recording& recording = *made.member->recording;
     const Habit habit = habit_of(recording, *made.call);
-    doubtful[0][made.signature] |= habit == Habit::broken || habit == Habit::resized;
-    doubtful[1][made.signature] |= leaves_common_order(step.recordings(), recording, *made.call);
+    const CommonOrder order = common_order(step.recordings(), recording, *made.call);
+    // Of a short past, a call that most ranks make too may look like a broken habit.
+    const bool is_broken = (habit == Habit::broken && order != CommonOrder::kept) || habit == Habit::resized;
+    doubtful[0][made.signature] |= is_broken;
+    doubtful[1][made.signature] |= order == CommonOrder::left;
     doubtful[2][made.signature] |= habit == Habit::unknown;
   }
   for (const auto& each : doubtful) {

@@ -45,7 +45,7 @@ Count judge(Fault fault) {
 }
 
 /// Once an innocent was named in them: a rank that plays another part than others with communicators of these sizes,
-/// and the receiver of a message that was sent once too often.
+/// the receiver of a message that was sent once too often, and one whose short past speaks against what most ranks do.
 TEST(GeneratedPrograms, NameNobodyElseInThoseThatWereJudgedWrongly) {
   struct Judged {
     std::uint64_t seed;
@@ -55,9 +55,9 @@ TEST(GeneratedPrograms, NameNobodyElseInThoseThatWereJudgedWrongly) {
   for (const auto& [seed, fault] :
        {Judged{205490, Fault::extra}, Judged{205490, Fault::root}, Judged{205490, Fault::count},
         Judged{205090, Fault::count}, Judged{200336, Fault::extra}, Judged{203738, Fault::extra},
-        Judged{206478, Fault::extra}})
+        Judged{206478, Fault::extra}, Judged{404906, Fault::extra}})
     judge(seed, fault, count);
-  EXPECT_EQ(count.hangs, 7U);
+  EXPECT_EQ(count.hangs, 8U);
 }
 
 TEST(GeneratedPrograms, NameTheCulpritAndNobodyElse) {
