@@ -380,7 +380,7 @@ class ServerThread {
     const bool kills = is_srun() && (step_.kills_on_bad_exit ? *step_.kills_on_bad_exit
                                                              : slurmctld_answers_ && kills_on_bad_exit_by_default());
     record(server_.failure().record({!ended_, kills, is_srun(), server_.last_states().has_mpi()},
-                                     server_.last_states().cause()));
+                                    server_.last_states().cause()));
   }
 
   /// The end of a step of which no failure was heard. srun's status is known only later.

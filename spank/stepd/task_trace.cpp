@@ -115,7 +115,8 @@ namespace {
 /// What the program may also call, and nobody records.
 std::string_view unwatched_calls(launch::Kind kind) {
   if (kind == launch::Kind::pytorch) return ", those of torch.distributed.rpc are not";
-  if (kind == launch::Kind::jax) return ", those of JAX between processors (jax_cpu_collectives_implementation) are not";
+  if (kind == launch::Kind::jax)
+    return ", those of JAX between processors (jax_cpu_collectives_implementation) are not";
   return "";
 }
 }  // namespace
@@ -127,7 +128,8 @@ std::optional<std::string> trace_note(const NodePlan& plan, const Handle& handle
     return concat(
         {"trace: calls of NCCL (2.23 and later), of libamldist, and of PyTorch's process groups where the package "
          "amldist is installed are recorded",
-         unwatched_calls(plan.step.spec.kind), "; 'aml-dist trace ", step, "' on a node says who waits for whom there"});
+         unwatched_calls(plan.step.spec.kind), "; 'aml-dist trace ", step,
+         "' on a node says who waits for whom there"});
   }
   if (plan.trace_libraries.empty()) {
     return "trace: MPI calls are not recorded, because lib/aml-dist is not installed beside the plugin: name it with "

@@ -504,7 +504,8 @@ TEST(HangDetector, SaysThatARankHasEndedWithStatus0) {
     hang = detector.look(start + seconds(i));
   }
   ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->sentence, "barrier #2: rank 1 (local 1) on node0 has ended with status 0 after barrier #1; 3 ranks wait");
+  EXPECT_EQ(hang->sentence,
+            "barrier #2: rank 1 (local 1) on node0 has ended with status 0 after barrier #1; 3 ranks wait");
 }
 
 TEST(HangDetector, LearnsTheNumberOfRanksThatLaunchersStart) {

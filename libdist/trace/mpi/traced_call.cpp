@@ -46,9 +46,9 @@ void Traced::begin(Blocking /*how*/, const OfOpened& call, const Data& data) noe
   Tracer& trace = tracer();
   Communicator* const opened = trace.find_opened(call.handle);
   if (opened == nullptr) return;
-  ticket_ =
-      trace.recorder().begin({call.operation, trace.type_of(data.type), calls::ReduceOp::sum, opened->slot,
-                              trace.next_number(*opened), trace.bytes_of(data.count, data.type), -1, call.function, site_});
+  ticket_ = trace.recorder().begin({call.operation, trace.type_of(data.type), calls::ReduceOp::sum, opened->slot,
+                                    trace.next_number(*opened), trace.bytes_of(data.count, data.type), -1,
+                                    call.function, site_});
 }
 
 void Traced::begin(Posted /*how*/, const OfOpened& call, const Data& data) noexcept {
@@ -105,15 +105,24 @@ void Traced::begin(Posted /*how*/, const OfTwo& call, const Data& data) noexcept
   if (call_) ticket_ = tracer().recorder().enqueue(*call_);
 }
 
-void Traced::begin(Persistent /*how*/, const OfTwo& call, const Data& data) noexcept { call_ = message(call, data, site_); }
+void Traced::begin(Persistent /*how*/, const OfTwo& call, const Data& data) noexcept {
+  call_ = message(call, data, site_);
+}
 
 /// The preparation is itself a call of all members, who must make it in the same order.
 void Traced::begin(Persistent /*how*/, const OfAll& call, const Data& data) noexcept {
   begin(Blocking{}, OfAll{call.comm, other::prepare, -1}, Data{0, no_type(), no_op()});
   if (parent_ == nullptr) return;
   const Tracer& trace = tracer();
-  call_ = {call.operation, trace.type_of(data.type), trace.op_of(data.op), 0, 0, trace.bytes_of(data.count, data.type),
-           call.root, 0, site_};
+  call_ = {call.operation,
+           trace.type_of(data.type),
+           trace.op_of(data.op),
+           0,
+           0,
+           trace.bytes_of(data.count, data.type),
+           call.root,
+           0,
+           site_};
 }
 
 int Traced::prepared(int status, const MPI_Request* request) const noexcept {

@@ -112,10 +112,12 @@ Ticket Tracer::initializing() noexcept try {
 
 void Tracer::opening_session() noexcept try {
   const bool is_first = !has_session_.exchange(true);
-  if (!is_first || on() || own_variable(variable::trace).value_or("").empty() || number_in("SLURM_PROCID") != 0U) return;
-  std::fputs("aml-dist: trace: this program opens an MPI session: what it calls without MPI_Init is not recorded, and not "
-             "watched for hangs\n",
-             stderr);
+  if (!is_first || on() || own_variable(variable::trace).value_or("").empty() || number_in("SLURM_PROCID") != 0U)
+    return;
+  std::fputs(
+      "aml-dist: trace: this program opens an MPI session: what it calls without MPI_Init is not recorded, and not "
+      "watched for hangs\n",
+      stderr);
 } catch (...) {  // no memory for a variable
 }
 

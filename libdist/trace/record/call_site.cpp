@@ -28,7 +28,8 @@ std::optional<Mapping> mapping_in(std::string_view line) {
   const auto dash = line.find('-');
   const auto blank = line.find(' ');
   const auto slash = line.find('/');
-  if (dash == std::string_view::npos || blank == std::string_view::npos || blank < dash || slash == std::string_view::npos)
+  if (dash == std::string_view::npos || blank == std::string_view::npos || blank < dash ||
+      slash == std::string_view::npos)
     return std::nullopt;
   const auto begin = hexadecimal(line.substr(0, dash));
   const auto end = hexadecimal(line.substr(dash + 1, blank - dash - 1));

@@ -129,7 +129,7 @@ Result<FlightRecorder> FlightRecorder::create(const std::string& folder, const R
   made.communicators_ = new (base + communicators_offset) CommunicatorSlot[communicator_slots]{};
   made.pool_ = new (base + members_offset) std::uint32_t[member_pool]{};
   made.entries_ = new (base + entries_offset) RecordedEntry[capacity]{};
-  if (owner.has_sites) made.sites_ = new (base + sites_offset_of(capacity)) std::atomic<std::uint64_t>[capacity]{};
+  if (owner.has_sites) made.sites_ = new (base + sites_offset_of(capacity)) std::atomic<std::uint64_t>[capacity] {};
   made.mask_ = capacity - 1;
   made.bytes_ = bytes;
   made.file_ = std::move(*file);

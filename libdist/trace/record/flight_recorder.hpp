@@ -66,7 +66,7 @@ struct RecordedCall {
   std::uint64_t sequence = 0;      ///< number of this call on its communicator, from 1; 0: not counted
   std::uint64_t bytes = 0;         ///< size of this rank's input or, if it has none, of its output
   std::int32_t peer = -1;          ///< root or peer, a rank of the communicator
-  std::uint16_t tag = 0;  ///< of a message; of another call of MPI that shares its operation, function_number()
+  std::uint16_t tag = 0;       ///< of a message; of another call of MPI that shares its operation, function_number()
   const void* site = nullptr;  ///< the address to which the call returns
 };
 

@@ -83,7 +83,7 @@ struct RecorderHeader {
   /// CLOCK_MONOTONIC of the moment `created`. Later times continue the calendar of that moment by this clock, so that
   /// none jumps when the time of day is set.
   std::uint64_t created_monotonic_ns;
-  std::uint64_t boot;  ///< this_boot() of the writer; 0 in files of older writers
+  std::uint64_t boot;          ///< this_boot() of the writer; 0 in files of older writers
   std::uint32_t sites_offset;  ///< of the call sites; 0: there are none
 };
 

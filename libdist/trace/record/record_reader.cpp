@@ -30,7 +30,8 @@ namespace {
 using namespace recorder_format;
 using text::concat;
 
-constexpr std::uint64_t largest_file = sites_offset_of(largest_ring) + std::uint64_t{largest_ring} * sizeof(std::uint64_t);
+constexpr std::uint64_t largest_file =
+    sites_offset_of(largest_ring) + std::uint64_t{largest_ring} * sizeof(std::uint64_t);
 
 Error unfit(const std::string& name, std::string_view why) {
   return {Errc::invalid_argument, concat({text::quote(name), " is not a flight recorder: ", why})};

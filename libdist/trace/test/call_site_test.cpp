@@ -25,15 +25,17 @@ TEST(CallSite, IsAPlaceInAFile) {
 }
 
 TEST(CallSite, IsNotToldWhereItSaysNothing) {
-  for (const std::uint64_t address : {std::uint64_t{0}, std::uint64_t{1}, ~std::uint64_t{0}, std::uint64_t{0x55d0c1000000},
-                                      std::uint64_t{0x55d0c0005000}, std::uint64_t{0x7f0000300000}})
+  for (const std::uint64_t address :
+       {std::uint64_t{0}, std::uint64_t{1}, ~std::uint64_t{0}, std::uint64_t{0x55d0c1000000},
+        std::uint64_t{0x55d0c0005000}, std::uint64_t{0x7f0000300000}})
     EXPECT_FALSE(find_code(maps, address)) << address;
   EXPECT_FALSE(find_code(maps, 0x7f0000000010)) << "MPI itself: its Fortran calls its C";
   EXPECT_FALSE(find_code(maps, 0x7f0000100010)) << "a module of Python's";
 }
 
 TEST(CallSite, IsNoneInForgedMaps) {
-  for (const std::string_view forged : {"", "\n\n", "-", "- /", "zz-10 r /a", "0-fffffffffffffffff r /a", "10 20-30 /a", "/", "5-1 /a"})
+  for (const std::string_view forged :
+       {"", "\n\n", "-", "- /", "zz-10 r /a", "0-fffffffffffffffff r /a", "10 20-30 /a", "/", "5-1 /a"})
     EXPECT_FALSE(find_code(forged, 0x3)) << forged;
   EXPECT_TRUE(find_code("0-10 /a", 0x3));
 }

@@ -58,7 +58,8 @@ const CallRecord* our_last(const TracedStep& ours, std::uint32_t rank, const std
     if (recording.rank != rank) continue;
     for (const CommunicatorRecord& each : recording.communicators) {
       const bool is_it = each.world_ranks.to_list() == members && !each.closed;
-      if (const CallRecord* const last = is_it ? last_of_all(recording, each.slot) : nullptr; last != nullptr) found = last;
+      if (const CallRecord* const last = is_it ? last_of_all(recording, each.slot) : nullptr; last != nullptr)
+        found = last;
     }
     if (found != nullptr && recording.source == "torch") break;
   }
@@ -73,9 +74,8 @@ std::string differing_call(const TracedStep& ours, const TracedStep& dumps) {
       const auto members = each.world_ranks.to_list();
       const CallRecord* const here = theirs != nullptr ? our_last(ours, recording.rank, members) : nullptr;
       if (here == nullptr || torch_name(here->operation) == torch_name(theirs->operation)) continue;
-      return concat({"; the last call of rank ", std::to_string(recording.rank), " in group ",
-                     text::quote(each.name), " is ", trace::describe_call(*theirs), " there and ",
-                     trace::describe_call(*here), " here"});
+      return concat({"; the last call of rank ", std::to_string(recording.rank), " in group ", text::quote(each.name),
+                     " is ", trace::describe_call(*theirs), " there and ", trace::describe_call(*here), " here"});
     }
   }
   return {};
@@ -136,7 +136,8 @@ Agreement compare_dumps(const TracedStep& ours, const TracedStep& dumps) {
 }
 
 Agreement compare_ras(const TracedStep& ours, const RasAnswer& answer) {
-  if (!answer.problem.empty()) return {std::string(ras), std::nullopt, concat({ras, " is not heard: ", answer.problem})};
+  if (!answer.problem.empty())
+    return {std::string(ras), std::nullopt, concat({ras, " is not heard: ", answer.problem})};
   const RasGroup* const group = ours.hang ? group_of(ours, answer) : nullptr;
   if (group == nullptr) return {std::string(ras), std::nullopt, concat({ras, " does not know the group of this call"})};
   const auto members = members_of(ours, *group);

@@ -30,8 +30,8 @@ using trace::Recording;
 bool is_readable(const Recording& recording) {
   struct stat about = {};
   const bool lives = recording.writer == trace::Writer::runs || recording.writer == trace::Writer::stopped;
-  return lives && is_here(recording.host) && recording.pid > 0 && ::stat(concat({"/proc/", std::to_string(recording.pid)}).c_str(), &about) == 0 &&
-         about.st_uid == ::geteuid();
+  return lives && is_here(recording.host) && recording.pid > 0 &&
+         ::stat(concat({"/proc/", std::to_string(recording.pid)}).c_str(), &about) == 0 && about.st_uid == ::geteuid();
 }
 
 /// A program that was linked for a fixed place counts by addresses in memory.

@@ -25,7 +25,8 @@ namespace {
 using text::concat;
 using trace::Recording;
 
-/// In what a node prints: before each state, and before each stack, which begins with its rank. None of them is in a state.
+/// In what a node prints: before each state, and before each stack, which begins with its rank. None of them is in a
+/// state.
 constexpr char state_mark = '\x1e';
 constexpr char stack_mark = '\x1d';
 /// Before what NCCL's RAS says, which the node of rank 0 asks.

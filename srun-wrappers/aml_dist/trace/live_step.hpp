@@ -17,7 +17,7 @@ namespace amldist::tools {
 struct LiveStep {
   TracedStep step;
   std::map<std::uint32_t, std::string> stacks = {};  ///< by rank, where they were asked for
-  std::optional<RasAnswer> ras = std::nullopt;      ///< where rank 0 uses NCCL
+  std::optional<RasAnswer> ras = std::nullopt;       ///< where rank 0 uses NCCL
 };
 
 /// Whether a text is "JOBID" or "JOBID.STEP".

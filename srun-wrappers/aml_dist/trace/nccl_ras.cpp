@@ -170,8 +170,7 @@ std::optional<RasGroup> group_in(const Json& communicator) {
     if (rank && !by_rank.contains(*rank)) group.silent.push_back(*rank);
   }
   std::ranges::sort(group.silent);
-  const auto repeated = std::ranges::unique(group.silent);
-  group.silent.erase(repeated.begin(), repeated.end());
+  group.silent.erase(std::unique(group.silent.begin(), group.silent.end()), group.silent.end());
   std::uint64_t most = 0;
   for (const auto& [rank, counts] : by_rank) most = std::max(most, counts.all);
   for (const auto& [rank, counts] : by_rank)

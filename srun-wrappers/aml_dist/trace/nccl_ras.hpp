@@ -1,8 +1,10 @@
-// NCCL's RAS as a second witness: which ranks of a communicator it cannot reach, or have made other calls than the rest.
+// NCCL's RAS as a second witness: which ranks of a communicator it cannot reach, or have made other calls than the
+// rest.
 //
-// The service is a thread in the job's processes (since NCCL 2.24), which answers lines of text on a port of its node; as
-// JSON since NCCL 2.28.7. Another user's process may own that port, so an answer is taken for hostile: it is bounded, read
-// as numbers only, and believed of communicators that this step's recorders know. It never changes a verdict.
+// The service is a thread in the job's processes (since NCCL 2.24), which answers lines of text on a port of its node;
+// as JSON since NCCL 2.28.7. Another user's process may own that port, so an answer is taken for hostile: it is
+// bounded, read as numbers only, and believed of communicators that this step's recorders know. It never changes a
+// verdict.
 #pragma once
 
 #include <chrono>

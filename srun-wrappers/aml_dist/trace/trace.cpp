@@ -100,7 +100,8 @@ std::vector<std::string> dumps_beside(const std::string& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder, problem)) {
     const std::string name = entry.path().filename();
     const auto stem = name.find_last_not_of(digits);
-    const bool is_dump = stem != std::string::npos && stem + 1 < name.size() && name.substr(0, stem + 1).ends_with("rank_");
+    const bool is_dump =
+        stem != std::string::npos && stem + 1 < name.size() && name.substr(0, stem + 1).ends_with("rank_");
     if (is_dump && entry.is_regular_file(problem) && !entry.is_symlink(problem)) files.push_back(entry.path());
   }
   std::ranges::sort(files);

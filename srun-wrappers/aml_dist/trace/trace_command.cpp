@@ -34,10 +34,10 @@ Command add_trace(CLI::App& app) {
   CLI::App* const command = app.add_subcommand("trace", "Say which rank of a step is behind, and on what");
   command->footer(trace_examples);
   command
-      ->add_option(
-          "step", options.steps,
-          "JOBID.STEP, JOBID, a folder with recorders, or dumps of PyTorch's flight recorder, one of each rank; behind a "
-          "step, dumps say whether they agree")
+      ->add_option("step", options.steps,
+                   "JOBID.STEP, JOBID, a folder with recorders, or dumps of PyTorch's flight recorder, one of each "
+                   "rank; behind a "
+                   "step, dumps say whether they agree")
       ->type_name("STEP");
   command
       ->add_option("--export-fr", options.export_folder, "write dumps for PyTorch's torchfrtrace into this folder too")

@@ -222,7 +222,8 @@ std::string describe_duration(std::int64_t nanoseconds) {
 
 std::string to_table(const TracedStep& step) {
   std::vector<std::vector<std::string>> rows = {{"RANK", "HOST", "PROCESS", "CALLS", "CALL", "STATE", "SINCE"}};
-  const bool has_places = std::ranges::any_of(step.recordings, [](const Recording& each) { return !each.place.empty(); });
+  const bool has_places =
+      std::ranges::any_of(step.recordings, [](const Recording& each) { return !each.place.empty(); });
   if (has_places) rows.front().emplace_back("CALLED FROM");
   for (const Recording& recording : step.recordings) rows.push_back(row_of(recording, step.now_ns, has_places));
   std::string out = concat({head_of(step), "\n", format_table(rows)});
