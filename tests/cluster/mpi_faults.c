@@ -254,8 +254,8 @@ static void search(int rank, int size, int rounds) {
   }
 }
 
-/* Rank 2 holds a lock on its window; rank 3 wants it, and does nothing wrong. Both are on one node: Debian's Open MPI has no
- * windows over TCP. */
+/* Rank 2 holds a lock on its window; rank 3 wants it, and does nothing wrong. Both are on one node: Debian's Open MPI
+ * has no windows over TCP. */
 static void hold_lock(int rank) {
   int* cell = NULL;
   MPI_Comm node;

@@ -84,17 +84,6 @@ std::string asked_for(const Recording& recording, milliseconds patience) {
 
 // ---- py-spy ----
 
-std::string environment_of(std::int32_t pid, std::string_view name) {
-  constexpr std::size_t most = 1U << 20;
-  const std::string all = read_file_start(process_file(pid, "environ"), most);
-  for (const std::string_view each : text::split(all, '\0')) {
-    if (each.starts_with(name) && each.substr(name.size()).starts_with('=')) {
-      return std::string(each.substr(name.size() + 1));
-    }
-  }
-  return {};
-}
-
 bool is_python(std::int32_t pid) {
   std::array<char, 512> target{};
   const auto length = ::readlink(process_file(pid, "exe").c_str(), target.data(), target.size());
@@ -193,6 +182,17 @@ bool is_installed(std::string_view place) {
 }
 
 }  // namespace
+
+std::string environment_of(std::int32_t pid, std::string_view name) {
+  constexpr std::size_t most = 1U << 20;
+  const std::string all = read_file_start(process_file(pid, "environ"), most);
+  for (const std::string_view each : text::split(all, '\0')) {
+    if (each.starts_with(name) && each.substr(name.size()).starts_with('=')) {
+      return std::string(each.substr(name.size() + 1));
+    }
+  }
+  return {};
+}
 
 std::string stack_of(const Recording& recording, milliseconds patience) {
   const std::int32_t pid = recording.pid;

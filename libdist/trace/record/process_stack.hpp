@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -25,5 +26,8 @@ inline constexpr std::size_t longest_stack = 3500;
 /// "train_step at train.py:33": the innermost call of the first thread in such a text that lies outside installed
 /// packages, or else the innermost of all; "" if the text has no Python stack.
 [[nodiscard]] std::string innermost_call(std::string_view stack);
+
+/// A variable of a process of this user, as it was when that process began; "" where there is none.
+[[nodiscard]] std::string environment_of(std::int32_t pid, std::string_view name);
 
 }  // namespace amldist::trace

@@ -15,9 +15,9 @@
 #include "base/text/printable.hpp"
 #include "base/text/tasks_per_node.hpp"
 #include "base/text/text.hpp"
-#include "shared/programs.hpp"
 #include "step/messages/datagram.hpp"
 #include "trace/diagnosis/call_words.hpp"
+#include "trace/record/process_stack.hpp"
 
 namespace amldist::tools {
 namespace {
@@ -31,18 +31,6 @@ constexpr std::size_t most_groups = 4096;
 constexpr std::uint16_t usual_port = 28028;
 
 // ---- where it is ----
-
-/// A variable of another process of this user, as it was when that process began.
-std::optional<std::string> variable_of(std::int32_t pid, std::string_view name) {
-  constexpr std::size_t most = std::size_t{4} << 20;
-  const auto all = commands::read_file(concat({"/proc/", std::to_string(pid), "/environ"}), most);
-  if (!all) return std::nullopt;
-  for (const std::string_view each : text::split(*all, '\0')) {
-    if (each.size() > name.size() && each.starts_with(name) && each[name.size()] == '=')
-      return std::string(each.substr(name.size() + 1));
-  }
-  return std::nullopt;
-}
 
 bool is_own(std::int32_t pid) {
   struct stat about = {};
@@ -205,8 +193,8 @@ std::optional<RasAnswer> ask_nccl_ras(std::span<const Recording> recordings, std
   const auto uses = std::ranges::find_if(recordings, [](const Recording& each) {
     return each.source == "nccl" && each.writer == trace::Writer::runs && each.pid > 0 && is_own(each.pid);
   });
-  if (uses == recordings.end() || variable_of(uses->pid, "NCCL_RAS_ENABLE") == "0") return std::nullopt;
-  const auto place = place_in(variable_of(uses->pid, "NCCL_RAS_ADDR").value_or(""));
+  if (uses == recordings.end() || trace::environment_of(uses->pid, "NCCL_RAS_ENABLE") == "0") return std::nullopt;
+  const auto place = place_in(trace::environment_of(uses->pid, "NCCL_RAS_ADDR"));
   if (!place) return RasAnswer{{}, "its NCCL_RAS_ADDR names a host, and only addresses are asked"};
   const auto answer = converse(*place, patience);
   return answer ? judge_ras(*answer) : RasAnswer{{}, answer.error().message};
