@@ -190,17 +190,18 @@ CommonOrder common_order(std::span<const Recording> recordings, const Recording&
     }
   }
   bool has_followed = false;
-  for (auto one = own.rbegin(); one != own.rend(); ++one) {
+  for (std::size_t index = own.size(); index-- > 0;) {  // the oldest first
+    const NumberedCall& one = own[index];
     std::size_t all = 0;
     std::pair<Kind, std::size_t> most{};
-    for (const auto& vote : votes[one->number]) {
+    for (const auto& vote : votes[one.number]) {
       all += vote.second;
       if (vote.second > most.second) most = vote;
     }
     if (all < least_ranks || most.second * 2 <= all) return CommonOrder::unknown;  // there is none
-    if (most.first != kind(rank, *one->call)) {
+    if (most.first != kind(rank, *one.call)) {
       const bool is_custom =
-          rank.told_breaks ? one->call->is_told_custom : customs_in(all_own).contains(one->call->ticket);
+          rank.told_breaks ? one.call->is_told_custom : customs_in(all_own).contains(one.call->ticket);
       return has_followed && !is_custom ? CommonOrder::left : CommonOrder::unknown;
     }
     has_followed = true;

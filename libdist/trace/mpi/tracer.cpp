@@ -380,7 +380,7 @@ calls::DataType Tracer::look_up(MPI_Datatype type) const noexcept {
 }
 
 /// Of a type that the program has made.
-std::uint64_t Tracer::real_bytes(std::int64_t count, MPI_Datatype type) const noexcept {
+std::uint64_t Tracer::real_bytes(std::int64_t count, MPI_Datatype type) noexcept {
   static auto* const size_of_type = find_real_as<int(MPI_Datatype, int*)>("PMPI_Type_size");
   int size = 0;
   if (size_of_type(type, &size) != 0 || size < 0) return 0;

@@ -174,7 +174,7 @@ class Tracer {
   [[nodiscard]] bool is_spawned() const noexcept;
   Communicator* find_attribute(MPI_Comm comm, ThreadState& thread, std::uint64_t deletions) noexcept;
   [[nodiscard]] DataType look_up(MPI_Datatype type) const noexcept;
-  [[nodiscard]] std::uint64_t real_bytes(std::int64_t count, MPI_Datatype type) const noexcept;
+  [[nodiscard]] static std::uint64_t real_bytes(std::int64_t count, MPI_Datatype type) noexcept;
   void stop_polls() noexcept;
   void drop(MPI_Request request, const PostedCall& posted) noexcept;
   void find_members(MPI_Comm comm, Communicator& made) const;

@@ -43,7 +43,7 @@ struct RasAnswer {
                                                     std::chrono::milliseconds patience);
 
 /// What a RAS has answered to STATUS in the format json.
-[[nodiscard]] RasAnswer judge_ras(std::string_view json);
+[[nodiscard]] RasAnswer judge_ras(std::string_view text);
 
 /// An answer as a node tells it, in lines, and back. Lines that cannot be such are left out.
 [[nodiscard]] std::string to_text(const RasAnswer& answer);
