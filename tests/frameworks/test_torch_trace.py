@@ -127,3 +127,24 @@ def test_dumps_of_pytorchs_own_recorder_are_read(cluster, program, tool, workdir
     assert done.status == 0, done
     read = cluster.run(f"{tool} trace {workdir}/rank_0 {workdir}/rank_1 {workdir}/rank_2")
     assert "allreduce #2 (4 float32, 16 bytes): rank 1 has not called it" in read.out, read
+
+
+def test_pytorchs_own_recorder_agrees(cluster, program, tool, workdir):
+    """Its dumps beside the recorders of the same step, while it hangs."""
+    lines = ["import os, torch, torch.distributed as d, time",
+             "d.init_process_group('gloo')",
+             "x = torch.ones(4)",
+             "d.all_reduce(x)",
+             "d.get_rank() != 1 and d.all_reduce(x, async_op=True)",
+             "time.sleep(1)",
+             "dump = torch._C._distributed_c10d._dump_fr_trace()",
+             f"open('{workdir}/rank_%d' % d.get_rank(), 'wb').write(dump)",
+             "time.sleep(30)"]
+    (workdir / "dump.py").write_text("\n".join(lines) + "\n")
+    folder = workdir / "recorders"
+    folder.mkdir()
+    python = program.rpartition(" ")[0]
+    done = cluster.run(f"cd {workdir} && {{ AMLDIST_TRACE_DIR={folder} TORCH_FR_BUFFER_SIZE=100 timeout 40 srun -N1 -n3 --aml-dist=pytorch,trace {python} dump.py & "
+                       f"for i in $(seq 100); do [ -e rank_0 ] && [ -e rank_1 ] && [ -e rank_2 ] && break; sleep 0.3; done; sleep 1; "
+                       f"{tool} trace {folder}/*.* rank_0 rank_1 rank_2; kill $!; wait $!; }}", timeout=100)
+    assert re.search(r"^PyTorch's flight recorder agrees: allreduce #2 \(4 float32, 16 bytes\): rank 1 has not called it", done.out, re.MULTILINE), done.out + done.err
