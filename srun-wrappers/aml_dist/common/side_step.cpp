@@ -63,7 +63,7 @@ Result<std::map<std::string, std::string>> running_steps(const QueuedJob& job) {
 }
 
 Result<commands::Finished> run_beside(const std::string& step, const std::string& hosts,
-                                      const std::vector<std::string>& arguments, std::size_t most) {
+                                      const std::vector<std::string>& arguments, std::size_t most, bool has_labels) {
   const auto nodes = Hostlist::parse(hosts);
   if (!nodes) return nodes.error();
   forget_own_job();
@@ -82,8 +82,9 @@ Result<commands::Finished> run_beside(const std::string& step, const std::string
                                     "--mpi=none",
                                     "--input=none",
                                     "--quiet",
-                                    "--aml-dist=none",
-                                    commands::sibling_program("aml-dist")};
+                                    "--aml-dist=none"};
+  if (has_labels) words.emplace_back("--label");
+  words.push_back(commands::sibling_program("aml-dist"));
   words.insert(words.end(), arguments.begin(), arguments.end());
   return commands::run_program(words, {}, most);
 }

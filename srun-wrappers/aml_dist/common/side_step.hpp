@@ -34,7 +34,8 @@ struct QueuedJob {
 /// list).
 [[nodiscard]] Result<commands::Finished> run_beside(const std::string& step, const std::string& hosts,
                                                     const std::vector<std::string>& arguments,
-                                                    std::size_t most = commands::longest_capture);
+                                                    std::size_t most = commands::longest_capture,
+                                                    bool has_labels = false);
 
 /// The last line that a program has written to its standard error, for a sentence; empty without one.
 [[nodiscard]] std::string last_line_of(const std::string& text);

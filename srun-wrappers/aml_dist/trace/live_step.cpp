@@ -55,13 +55,26 @@ Result<StepOnNodes> find_step_on_nodes(const std::string& name) {
                                                " steps that run, name one, such as ", job, ".", first})};
 }
 
+/// srun mixes the lines of the nodes, each behind "3: ", the number of its task: one node's text after the other.
+std::string unlabelled(std::string_view out) {
+  std::map<std::uint64_t, std::string> texts;
+  for (const std::string_view line : text::split(out, '\n')) {
+    const auto colon = line.find(": ");
+    const auto task = text::to_number(text::trim(line.substr(0, colon)), most_tasks);
+    if (colon != std::string_view::npos && task) texts[*task] += concat({line.substr(colon + 2), "\n"});
+  }
+  std::string all;
+  for (const auto& [task, own] : texts) all += own;
+  return all;
+}
+
 Result<std::string> ask_nodes(const StepOnNodes& step, bool stacks) {
   constexpr std::size_t most = std::size_t{512} << 20;
   std::vector<std::string> arguments = {"trace", "--states", step.id};
   if (stacks) arguments.emplace_back("--stacks");
-  auto done = run_beside(step.id, step.nodes, arguments, most);
+  auto done = run_beside(step.id, step.nodes, arguments, most, true);
   if (!done) return done.error();
-  if (!done->out.empty() || done->status == 0) return std::move(done->out);
+  if (!done->out.empty() || done->status == 0) return unlabelled(done->out);
   const std::string said = last_line_of(done->err);
   return Error{Errc::unavailable,
                concat({"the nodes of step ", step.id, " could not be asked: ", said.empty() ? "srun failed" : said})};

@@ -147,8 +147,8 @@ def test_the_live_view_says_from_which_line_a_call_was_made(cluster, pmix, trace
     shutil.copy(HERE / "mpi_faults.c", workdir)
     built = cluster.run(f"cd {workdir} && mpicc -g -O1 -rdynamic -o faults mpi_faults.c", timeout=60)
     assert built.status == 0, built
-    look = f"{TOOL} trace $(squeue --noheader --steps --format=%i | grep -E '^[0-9]+[.][0-9]+ *$' | tail -1)"
-    done = cluster.run(f"cd {workdir} && {{ timeout 30 {STEP} --aml-dist=mpi,trace ./faults late 1 3 & sleep 8; {look}; echo ==; {look} --json; "
+    step = "step=$(squeue --noheader --steps --format=%i | grep -oE '^[0-9]+[.][0-9]+' | tail -1)"  # later also the looks' own
+    done = cluster.run(f"cd {workdir} && {{ timeout 30 {STEP} --aml-dist=mpi,trace ./faults late 1 3 & sleep 8; {step}; {TOOL} trace $step; echo ==; {TOOL} trace $step --json; "
                        "scancel --name srun 2>/dev/null; wait $!; }", timeout=100)
     table, text = done.out.split("==\n")[:2]
     lines = (HERE / "mpi_faults.c").read_text().splitlines()
