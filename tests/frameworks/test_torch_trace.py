@@ -112,13 +112,17 @@ def test_pytorchs_own_analysis_reads_what_is_exported(cluster, program, tool, wo
     assert "collective: gloo:all_reduce" in done.out + done.err, done
 
 
+# Rank 1 leaves out the second all-reduce.
+ONE_LEFT_OUT = ["import os, torch, torch.distributed as d, time",
+                "d.init_process_group('gloo')",
+                "x = torch.ones(4)",
+                "d.all_reduce(x)",
+                "d.get_rank() != 1 and d.all_reduce(x, async_op=True)",
+                "time.sleep(1)"]
+
+
 def test_dumps_of_pytorchs_own_recorder_are_read(cluster, program, tool, workdir):
-    lines = ["import os, torch, torch.distributed as d, time",
-             "d.init_process_group('gloo')",
-             "x = torch.ones(4)",
-             "d.all_reduce(x)",
-             "d.get_rank() != 1 and d.all_reduce(x, async_op=True)",
-             "time.sleep(1)",
+    lines = [*ONE_LEFT_OUT,
              f"open('{workdir}/rank_%d' % d.get_rank(), 'wb').write(torch._C._distributed_c10d._dump_fr_trace())",
              "os._exit(0)"]
     (workdir / "dump.py").write_text("\n".join(lines) + "\n")
@@ -131,12 +135,7 @@ def test_dumps_of_pytorchs_own_recorder_are_read(cluster, program, tool, workdir
 
 def test_pytorchs_own_recorder_agrees(cluster, program, tool, workdir):
     """Its dumps beside the recorders of the same step, while it hangs."""
-    lines = ["import os, torch, torch.distributed as d, time",
-             "d.init_process_group('gloo')",
-             "x = torch.ones(4)",
-             "d.all_reduce(x)",
-             "d.get_rank() != 1 and d.all_reduce(x, async_op=True)",
-             "time.sleep(1)",
+    lines = [*ONE_LEFT_OUT,
              "dump = torch._C._distributed_c10d._dump_fr_trace()",
              f"open('{workdir}/rank_%d' % d.get_rank(), 'wb').write(dump)",
              "time.sleep(30)"]

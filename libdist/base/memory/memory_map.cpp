@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <optional>
 #include <utility>
 
 #include "base/os/whole_file.hpp"
+#include "base/text/hex.hpp"
 #include "base/text/text.hpp"
 
 namespace amldist {
@@ -29,14 +29,6 @@ struct MappedRegion {
   std::string_view name;
 };
 
-std::optional<std::uint64_t> to_hex_number(std::string_view digits) {
-  constexpr int base = 16;
-  std::uint64_t number = 0;
-  const char* const end = digits.data() + digits.size();
-  const auto [stopped, problem] = std::from_chars(digits.data(), end, number, base);
-  return problem == std::errc() && stopped == end ? std::optional(number) : std::nullopt;
-}
-
 /// Takes the text up to the separator, and the separator.
 std::string_view take_until(std::string_view& text, char separator) {
   const std::size_t at = std::min(text.find(separator), text.size());
@@ -53,10 +45,10 @@ bool is_access(std::string_view word) {
 }
 
 std::optional<MappedRegion> parse_region(std::string_view line) {
-  const auto begin = to_hex_number(take_until(line, '-'));
-  const auto end = to_hex_number(take_until(line, ' '));
+  const auto begin = from_hex(take_until(line, '-'));
+  const auto end = from_hex(take_until(line, ' '));
   const std::string_view access = take_until(line, ' ');
-  const auto offset = to_hex_number(take_until(line, ' '));
+  const auto offset = from_hex(take_until(line, ' '));
   const std::string_view device = take_until(line, ' ');
   const auto inode = text::to_number(take_until(line, ' '), UINT64_MAX);
   const bool is_whole = begin && end && *begin < *end && is_access(access) && offset &&

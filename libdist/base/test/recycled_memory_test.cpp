@@ -51,11 +51,5 @@ TEST(RecycledMemory, MayBeFreedByAnotherThread) {
   other.join();
 }
 
-TEST(RecycledMemory, ArraysAreNotKept) {
-  RecycledMemory<Large> memory;
-  Large* const several = memory.allocate(3);
-  memory.deallocate(several, 3);
-}
-
 }  // namespace
 }  // namespace amldist

@@ -46,8 +46,7 @@ class Communicator {
   [[nodiscard]] Result<void> run(calls::Call& call);
   /// Begins a call, or several collectives without lists as one request. Errors: invalid_argument inside a group, and
   /// those of check_call().
-  [[nodiscard]] Result<std::shared_ptr<Request>> begin(std::vector<calls::Call> calls,
-                                                       ProgressBy by = ProgressBy::engine);
+  [[nodiscard]] Result<std::shared_ptr<Request>> begin(std::vector<calls::Call> calls, ProgressBy by);
   [[nodiscard]] Result<std::shared_ptr<Request>> begin(calls::Call& call);
   [[nodiscard]] Result<void> group_begin();
   [[nodiscard]] Result<void> group_end();

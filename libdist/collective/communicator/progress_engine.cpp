@@ -38,7 +38,7 @@ std::shared_ptr<Request> ProgressEngine::submit(std::shared_ptr<Request> request
   return request;
 }
 
-std::shared_ptr<Request> ProgressEngine::submit_message(const calls::Call& message, ProgressBy by) {
+std::shared_ptr<Request> ProgressEngine::submit_message(const calls::Call& message) {
   auto request = make_request(message);
   bool wakes = false;
   bool begins = false;
@@ -47,7 +47,7 @@ std::shared_ptr<Request> ProgressEngine::submit_message(const calls::Call& messa
     begins = !is_driven_ && messages_.can_begin(message);
     if (begins) messages_.begin(request);
     else messages_.submit(request);
-    wakes = !request->is_done() && needs_thread(by);
+    wakes = !request->is_done() && needs_thread(ProgressBy::engine);
   }
   if (wakes) thread_needed_.notify_one();
   if (!begins) messages_.interrupt();

@@ -45,14 +45,14 @@ class ProgressEngine final : public RequestDriver {
   ProgressEngine& operator=(const ProgressEngine&) = delete;
 
   /// Adds calls that were checked to the queue.
-  [[nodiscard]] std::shared_ptr<Request> submit(const calls::Call& call, ProgressBy by = ProgressBy::engine) {
-    return submit(make_request(call), by);
+  [[nodiscard]] std::shared_ptr<Request> submit(const calls::Call& call) {
+    return submit(make_request(call), ProgressBy::engine);
   }
-  [[nodiscard]] std::shared_ptr<Request> submit(std::vector<calls::Call> calls, ProgressBy by = ProgressBy::engine) {
+  [[nodiscard]] std::shared_ptr<Request> submit(std::vector<calls::Call> calls, ProgressBy by) {
     return submit(make_request(std::move(calls)), by);
   }
   /// Begins a send or receive of a host buffer: on this thread where that takes no waiting.
-  [[nodiscard]] std::shared_ptr<Request> submit_message(const calls::Call& message, ProgressBy by = ProgressBy::engine);
+  [[nodiscard]] std::shared_ptr<Request> submit_message(const calls::Call& message);
   /// Whether anything was submitted and has not ended. Costs nothing until the first submission.
   [[nodiscard]] bool has_work() { return is_used_ && is_busy(); }
   /// Waits until everything that was submitted has ended.

@@ -22,7 +22,7 @@ class NoWatchdog final : public calls::Watchdog {
   [[nodiscard]] Clock::time_point deadline() const noexcept override { return Clock::time_point::max(); }
 };
 
-/// To other nodes, of which there are none.
+/// Stands for the other nodes: there are no others.
 class Nowhere final : public Transport {
  public:
   [[nodiscard]] std::string_view name() const noexcept override { return "nowhere"; }

@@ -198,7 +198,7 @@ CommonOrder common_order(std::span<const Recording> recordings, const Recording&
       all += vote.second;
       if (vote.second > most.second) most = vote;
     }
-    if (all < least_ranks || most.second * 2 <= all) return CommonOrder::unknown;  // there is none
+    if (all < least_ranks || most.second * 2 <= all) return CommonOrder::unknown;  // no call is common
     if (most.first != kind(rank, *one.call)) {
       const bool is_custom =
           rank.told_breaks ? one.call->is_told_custom : customs_in(all_own).contains(one.call->ticket);

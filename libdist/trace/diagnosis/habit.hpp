@@ -35,7 +35,7 @@ struct NewestHabits {
 /// A rank's calls beside those that most ranks have made with the same numbers, of those that have communicators of the
 /// same sizes.
 enum class CommonOrder : std::uint8_t {
-  unknown,  ///< there is none, or the rank's differing call is its custom
+  unknown,  ///< most ranks have no order in common, or the rank always makes this differing call
   kept,     ///< up to this call the rank has made what most have
   left,     ///< this call, or one of the 32 before it, is the rank's first that differs
 };

@@ -392,7 +392,7 @@ std::optional<Signature> right_signature(const std::vector<MadeCall>& calls, con
     const Recording& recording = *made.member->recording;
     const Habit habit = habit_of(recording, *made.call);
     const CommonOrder order = common_order(step.recordings(), recording, *made.call);
-    // Of a short past, a call that most ranks make too may look like a broken habit.
+    // If only a short past is known, even a call that most ranks make may look like a broken habit.
     const bool is_broken = (habit == Habit::broken && order != CommonOrder::kept) || habit == Habit::resized;
     doubtful[0][made.signature] |= is_broken;
     doubtful[1][made.signature] |= order == CommonOrder::left;

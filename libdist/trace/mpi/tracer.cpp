@@ -379,7 +379,7 @@ calls::DataType Tracer::look_up(MPI_Datatype type) const noexcept {
   return found->type;
 }
 
-/// Of a type that the program has made.
+/// For data types that the program has created.
 std::uint64_t Tracer::real_bytes(std::int64_t count, MPI_Datatype type) noexcept {
   static auto* const size_of_type = find_real_as<int(MPI_Datatype, int*)>("PMPI_Type_size");
   int size = 0;

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <map>
 
+#include "base/text/hex.hpp"
 #include "base/text/printable.hpp"
 #include "base/text/text.hpp"
 
@@ -17,12 +18,6 @@ struct Mapping {
   std::string_view path;
 };
 
-std::optional<std::uint64_t> hexadecimal(std::string_view digits) {
-  std::uint64_t number = 0;
-  const auto [rest, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), number, 16);
-  return problem == std::errc() && rest == digits.data() + digits.size() ? std::optional(number) : std::nullopt;
-}
-
 /// "7f0a1000-7f0a2000 r-xp 00001000 08:01 1234     /usr/lib/libfoo.so".
 std::optional<Mapping> mapping_in(std::string_view line) {
   const auto dash = line.find('-');
@@ -31,8 +26,8 @@ std::optional<Mapping> mapping_in(std::string_view line) {
   if (dash == std::string_view::npos || blank == std::string_view::npos || blank < dash ||
       slash == std::string_view::npos)
     return std::nullopt;
-  const auto begin = hexadecimal(line.substr(0, dash));
-  const auto end = hexadecimal(line.substr(dash + 1, blank - dash - 1));
+  const auto begin = from_hex(line.substr(0, dash));
+  const auto end = from_hex(line.substr(dash + 1, blank - dash - 1));
   return begin && end ? std::optional(Mapping{*begin, *end, line.substr(slash)}) : std::nullopt;
 }
 

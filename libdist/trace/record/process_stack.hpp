@@ -27,7 +27,7 @@ inline constexpr std::size_t longest_stack = 3500;
 /// packages, or else the innermost of all; "" if the text has no Python stack.
 [[nodiscard]] std::string innermost_call(std::string_view stack);
 
-/// A variable of a process of this user, as it was when that process began; "" where there is none.
+/// The value of an environment variable when a process of this user started; "" if it was not set.
 [[nodiscard]] std::string environment_of(std::int32_t pid, std::string_view name);
 
 }  // namespace amldist::trace

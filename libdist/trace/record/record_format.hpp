@@ -84,7 +84,7 @@ struct RecorderHeader {
   /// none jumps when the time of day is set.
   std::uint64_t created_monotonic_ns;
   std::uint64_t boot;          ///< this_boot() of the writer; 0 in files of older writers
-  std::uint32_t sites_offset;  ///< of the call sites; 0: there are none
+  std::uint32_t sites_offset;  ///< of the call sites; 0 if the file has no call sites
 };
 
 /// How the members of a communicator are given as ranks of the world.

@@ -66,7 +66,8 @@ const CallRecord* our_last(const TracedStep& ours, std::uint32_t rank, const std
   return found;
 }
 
-/// The first rank whose last call in a group is another one there than here; empty where there is none.
+/// Describes the first rank whose last call in a group differs between PyTorch's dumps and our recorders; "" if they
+/// agree.
 std::string differing_call(const TracedStep& ours, const TracedStep& dumps) {
   for (const Recording& recording : dumps.recordings) {
     for (const CommunicatorRecord& each : recording.communicators) {
