@@ -30,7 +30,8 @@ if(CMAKE_BUILD_TYPE STREQUAL "Debug" OR CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 option(AMLDIST_UNITY "Compile several files as one" ${plain})
 set(CMAKE_UNITY_BUILD ${AMLDIST_UNITY})
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 24)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 40)
+set(CMAKE_OPTIMIZE_DEPENDENCIES ON)  # make, too, compiles a library before those that it will be linked with are ready
 
 # Linked privately by every target: nothing of it leaks into the installed package.
 add_library(amldist_options INTERFACE)
@@ -63,3 +64,9 @@ else()
   target_compile_definitions(amldist_options INTERFACE $<$<NOT:$<CONFIG:Debug>>:_FORTIFY_SOURCE=2>)
   target_compile_options(amldist_options INTERFACE -fstack-protector-strong)
 endif()
+
+# For what runs once, or waits for others: the optimiser is most of its build, and more of it changes nothing that can be measured.
+# What is called in each step of a training does not link this.
+add_library(amldist_runs_once INTERFACE)
+target_compile_options(amldist_runs_once INTERFACE $<$<CONFIG:RelWithDebInfo>:-O1>
+  $<$<AND:$<CONFIG:RelWithDebInfo>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>)  # wrong about std::optional there

@@ -62,19 +62,27 @@ struct Call {
          operation == Operation::scatter;
 }
 
-/// Digest of everything that must be equal on all ranks (operation, type, operator, root, count; not pointers, nor the
-/// counts of send, recv and the v-operations). Ranks compare it to notice that they are in different calls.
-[[nodiscard]] constexpr std::uint32_t signature_of(const Call& call) noexcept {
+[[nodiscard]] constexpr std::uint32_t signature_of(std::uint64_t word, std::uint64_t count) noexcept {
   const auto mixed = [](std::uint64_t digest, std::uint64_t value) {
     digest = (digest ^ value) * 0x9e3779b97f4a7c15ULL;
     return digest ^ (digest >> 29);
   };
+  const std::uint64_t digest = mixed(mixed(1, word), count);
+  return static_cast<std::uint32_t>(digest ^ (digest >> 32));
+}
+/// Digest of everything that must be equal on all ranks (operation, type, operator, root, count; not pointers, nor the
+/// counts of send, recv and the v-operations). Ranks compare it to notice that they are in different calls.
+[[nodiscard]] constexpr std::uint32_t signature_of(const Call& call) noexcept {
   const bool counted = !is_listed(call.operation);
   const auto word = static_cast<std::uint64_t>(call.operation) | static_cast<std::uint64_t>(call.type) << 8 |
                     static_cast<std::uint64_t>(is_reduction(call.operation) ? call.redop : ReduceOp::sum) << 16 |
                     static_cast<std::uint64_t>(static_cast<std::uint32_t>(call.root)) << 32;
-  const std::uint64_t digest = mixed(mixed(1, word), counted ? call.count : 0);
-  return static_cast<std::uint32_t>(digest ^ (digest >> 32));
+  return signature_of(word, counted ? call.count : 0);
+}
+
+/// The same of a message: what its sender and its receiver must agree on.
+[[nodiscard]] constexpr std::uint32_t signature_of_message(DataType type, std::size_t count) noexcept {
+  return signature_of(static_cast<std::uint64_t>(Operation::send) | static_cast<std::uint64_t>(type) << 8, count);
 }
 
 /// Digest of the counts that all ranks must pass alike (allgatherv, reduce_scatterv); else 0.

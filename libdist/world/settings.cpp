@@ -2,7 +2,9 @@
 
 #include <array>
 #include <utility>
+#include <vector>
 
+#include "base/net/congestion_control.hpp"
 #include "base/text/text.hpp"
 
 namespace amldist::world {
@@ -28,6 +30,10 @@ constexpr auto table = std::to_array<SettingDescription>({
     {variable::port_range, "`amldist_init()`", "`LO-HI[,LO-HI]...`",
      "any; rank 0 listens at `MASTER_PORT` + 48 ([decision 5](decisions/0005-port-by-hash-and-stride.md))",
      "ports on which the ranks listen, rank 0 included; the same on all ranks"},
+    {variable::tcp_congestion, "`amldist_init()`", "`auto`, `system`, or an algorithm that the kernel allows", "`auto`",
+     "the congestion control of connections that carry data between nodes: `system` is the system's (sysctl "
+     "`net.ipv4.tcp_congestion_control`), `auto` the same with Reno in place of BBR, which halves the speed of a "
+     "cluster's network"},
     {variable::timeout, "`amldist_init()`", "milliseconds, 1 to 2147483647", "300000",
      "deadline of each call, if the program sets none"},
     {variable::transport, "`amldist_init()`", "`tcp`, `mpi`",
@@ -61,6 +67,14 @@ Result<void> read_ports(const EnvironmentReader& environment, PortRanges& out) {
   if (!ports) return Error{Errc::invalid_argument, concat({variable::port_range, ": ", ports.error().message})};
   out = std::move(*ports);
   return {};
+}
+
+Result<void> read_congestion_control(const EnvironmentReader& environment, std::string& out) {
+  out = value_of(environment, variable::tcp_congestion).value_or(std::string(congestion_control::automatic));
+  if (congestion_control::is_valid(out)) return {};
+  const auto valid = congestion_control::choices();
+  const std::vector<std::string_view> words(valid.begin(), valid.end());
+  return setting::invalid_word(variable::tcp_congestion, out, words);
 }
 
 Result<void> read_words(const EnvironmentReader& environment, Settings& out) {
@@ -101,6 +115,7 @@ Result<Settings> Settings::read(const EnvironmentReader& environment) {
   if (auto status = read_words(environment, out); !status) return status.error();
   if (auto status = read_timeout(environment, out.timeout); !status) return status.error();
   if (auto status = read_ports(environment, out.ports); !status) return status.error();
+  if (auto status = read_congestion_control(environment, out.tcp_congestion); !status) return status.error();
   out.node_name = environment(variable::node_name).value_or("");
   out.mpi_library = environment(variable::mpi_library).value_or("");
   const std::string yields = environment(variable::mpi_yields).value_or("");

@@ -20,6 +20,7 @@ inline constexpr std::string_view integrity = "AMLDIST_INTEGRITY";
 inline constexpr std::string_view mpi_library = "AMLDIST_MPI";
 inline constexpr std::string_view node_name = "AMLDIST_NODE_NAME";
 inline constexpr std::string_view port_range = "AMLDIST_PORT_RANGE";
+inline constexpr std::string_view tcp_congestion = "AMLDIST_TCP_CONGESTION";
 inline constexpr std::string_view timeout = "AMLDIST_TIMEOUT_MS";
 inline constexpr std::string_view transport = "AMLDIST_TRANSPORT";
 inline constexpr std::string_view mpi_yields = "OMPI_MCA_mpi_yield_when_idle";
@@ -49,6 +50,7 @@ struct Settings {
   std::chrono::milliseconds timeout{300'000};
   launch::SecretPolicy secret = launch::SecretPolicy::prefer;
   Integrity integrity = Integrity::off;
+  std::string tcp_congestion;  ///< congestion_control::automatic, of_system, or an algorithm's name
   PortRanges ports;            ///< on which the ranks listen; empty: any
   std::string node_name;       ///< empty: the host name
   std::string mpi_library;     ///< empty: libamldist_mpi.so beside this library

@@ -21,6 +21,7 @@
 #include "step/messages/server_release.hpp"
 #include "trace/diagnosis/last_call.hpp"
 #include "trace/record/record_folder.hpp"
+#include "trace/record/record_reader.hpp"
 
 namespace amldist::spank {
 namespace {
@@ -82,14 +83,26 @@ struct UserAnswer {
 /// Between the parts of an answer: the texts in it have no such character.
 constexpr char part_separator = '\x1e';
 
-/// Those of PyTorch and NCCL stay after a good end, too; and after a requeue there may be those of the earlier run.
+/// Its recorder is there because a call has failed before.
+bool has_finalized(const trace::Recording& recording) {
+  if (recording.calls.empty()) return false;
+  const trace::CallRecord& last = recording.calls.back();
+  return last.operation == calls::Operation::finalize && last.state == trace::recorder_format::State::completed;
+}
+
+/// Those of PyTorch and NCCL stay after a good end, too. PyTorch's has told then that it was one, unless the process
+/// left past Python's own end, as by os._exit(0). After a requeue there may be those of the earlier run.
 std::vector<trace::Recording> recordings_of(std::span<const std::string> roots, const step::ErrorPlaces& places,
                                             bool failed) {
   constexpr std::uint64_t moment_ms = 1000;
   auto found = trace::recordings_of(roots, places.user, places.step, places.rank);
   std::erase_if(found,
                 [&](const auto& each) { return std::cmp_greater(each.age_ms(), places.elapsed_ms + moment_ms); });
-  if (!failed) std::erase_if(found, [](const auto& each) { return each.source == "torch" || each.source == "nccl"; });
+  const auto stays = [](const auto& each) {
+    const bool has_told = each.source == "torch" && each.ending != trace::recorder_format::Ending::none;
+    return has_told || each.source == "nccl" || has_finalized(each);
+  };
+  if (!failed) std::erase_if(found, stays);
   return found;
 }
 

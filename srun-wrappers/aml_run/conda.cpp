@@ -6,6 +6,7 @@
 
 #include "aml_run/job_inputs.hpp"
 #include "base/text/text.hpp"
+#include "shared/json.hpp"
 #include "shared/programs.hpp"
 
 namespace amldist::run {
@@ -66,8 +67,7 @@ Result<PythonPackages> read_packages(std::string_view text) {
 }  // namespace
 
 Result<std::string> conda_text(const std::string& file, const std::string& folder, const YamlValue& value) {
-  if (value.kind != YamlKind::scalar)
-    return json_of(value).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  if (value.kind != YamlKind::scalar) return commands::json_text(json_of(value));
   auto content = commands::read_file(local_path(folder, value.text), longest_yaml);
   if (content) return content;
   return error_at(file, value.location, concat({"environment.conda_file is ", content.error().message}),

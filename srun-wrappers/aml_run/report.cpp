@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text/text.hpp"
+#include "shared/json.hpp"
 #include "shared/terminal.hpp"
 
 namespace amldist::run {
@@ -12,11 +13,6 @@ namespace {
 
 using nlohmann::ordered_json;
 using text::concat;
-
-/// Bytes that are not UTF-8 become U+FFFD.
-std::string dump(const ordered_json& json, int indent) {
-  return json.dump(indent, ' ', false, ordered_json::error_handler_t::replace) + "\n";
-}
 
 ordered_json ignored_json(const std::vector<Ignored>& ignored) {
   auto out = ordered_json::array();
@@ -52,7 +48,7 @@ std::string to_json(const Plan& plan, const std::string& script, const std::stri
   }
   out["ignored"] = ignored_json(plan.ignored);
   out["script"] = script;
-  return dump(out, 2);
+  return commands::json_text(out, 2);
 }
 
 std::string keys_as_table() {
@@ -74,7 +70,7 @@ std::string keys_as_json() {
     if (!key.allowed.empty()) row["allowed"] = text::split(key.allowed, ' ');
     out.push_back(std::move(row));
   }
-  return dump(out, 1);
+  return commands::json_text(out, 1);
 }
 
 void say_ignored(const Plan& plan) {

@@ -13,10 +13,9 @@
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"
 
+namespace amldist::launchers::deepspeed {
 namespace {
 
-using namespace amldist;
-using namespace amldist::launchers;
 using text::concat;
 using text::quote;
 
@@ -430,6 +429,8 @@ Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::strin
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   return run_tool(Tool<State>{{.tool = "deepspeed", .argparse = true}, help, rows(), nullptr, translate}, argc, argv);
 }
+
+}  // namespace amldist::launchers::deepspeed

@@ -9,10 +9,9 @@
 #include "launchers/mpi_flags.hpp"
 #include "shared/shell.hpp"
 
+namespace amldist::launchers::horovodrun {
 namespace {
 
-using namespace amldist;
-using namespace amldist::launchers;
 using text::concat;
 using text::quote;
 
@@ -286,7 +285,7 @@ Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::strin
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   constexpr Dialect dialect{.tool = "horovodrun", .argparse = true};
   const std::vector<Flag> flags = flags_of(rows());
   const auto reading = read_flags(dialect, flags, {argv + 1, argv + argc});
@@ -298,3 +297,5 @@ int main(int argc, char** argv) {
   }
   return run_tool(Tool<State>{dialect, help, rows(), nullptr, translate}, argc, argv);
 }
+
+}  // namespace amldist::launchers::horovodrun

@@ -8,6 +8,7 @@
 #include "base/os/environment.hpp"
 #include "shared/allocation.hpp"
 #include "shared/exit_status.hpp"
+#include "shared/json.hpp"
 #include "shared/option_parser.hpp"
 #include "shared/programs.hpp"
 #include "shared/task_variables.hpp"
@@ -42,7 +43,7 @@ std::string table_json(std::span<const Flag> table) {
                    {"becomes", flag.becomes},
                    {"type", flag.type}});
   }
-  return out.dump(1) + "\n";
+  return commands::json_text(out, 1);
 }
 
 std::string line_json(const StepLine& line) {
@@ -50,7 +51,7 @@ std::string line_json(const StepLine& line) {
   for (const auto& [name, value] : line.environment) variables[name] = value;
   const ordered_json out = {
       {"command", line.command()}, {"environment", variables}, {"line", line.to_line()}, {"notes", line.notes}};
-  return out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return commands::json_text(out);
 }
 
 /// Options of srun, and of plugins.

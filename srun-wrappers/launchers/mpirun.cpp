@@ -6,10 +6,9 @@
 #include "launchers/node_names.hpp"
 #include "shared/shell.hpp"
 
+namespace amldist::launchers::mpirun {
 namespace {
 
-using namespace amldist;
-using namespace amldist::launchers;
 using text::concat;
 
 constexpr const char* help =
@@ -232,7 +231,7 @@ Result<void> translate(MpiState& state, const Tool<MpiState>& tool, std::vector<
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   const auto family = take_family(words);
   if (!family) return commands::fail({family.error().code, concat({"aml-mpirun: ", family.error().message})});
@@ -244,3 +243,5 @@ int main(int argc, char** argv) {
   return run_tool(Tool<MpiState>{hydra_dialect, help, hydra_rows(*family), nullptr, translation},
                   plain_hydra_words(words));
 }
+
+}  // namespace amldist::launchers::mpirun

@@ -10,10 +10,9 @@
 #include "launchers/python_value.hpp"
 #include "shared/programs.hpp"
 
+namespace amldist::launchers::torchrun {
 namespace {
 
-using namespace amldist;
-using namespace amldist::launchers;
 using text::concat;
 using text::quote;
 
@@ -329,7 +328,9 @@ Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::strin
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   return run_tool(Tool<State>{{.tool = "torchrun", .argparse = true}, help, rows(), read_defaults, translate}, argc,
                   argv);
 }
+
+}  // namespace amldist::launchers::torchrun

@@ -85,6 +85,22 @@ def test_a_rank_that_ends_is_named(cluster, program, workdir, fault, said):
     assert named and said in named[0], done
 
 
+LEAVES = ["import os, time, torch, torch.distributed as d",
+          "d.init_process_group('gloo')",
+          "[d.all_reduce(torch.ones(4)) for _ in range(5)]"]
+
+
+@pytest.mark.parametrize("rest, failed", {
+    "d.get_rank() == 2 and os._exit(0); d.all_reduce(torch.ones(4))": r"rank 2 .*: exit status 0 without destroy_process_group, .*after allreduce #5 ",
+    "time.sleep(d.get_rank() == 3); os._exit(7 if d.get_rank() == 3 else 0)": r"rank 3 .*: exit status 7, "}.items())
+def test_a_rank_that_leaves_past_pythons_end_is_named_only_where_others_wait(cluster, program, workdir, rest, failed):
+    (workdir / "leave.py").write_text("\n".join([*LEAVES, rest]) + "\n")
+    python = program.rpartition(" ")[0]
+    done = cluster.run(f"cd {workdir} && timeout 120 {STEP} -K --aml-dist=pytorch,hang=10 {python} leave.py")
+    lines = [line for line in done.own_lines() if "first failure: " in line]
+    assert len(lines) == 1 and re.search("first failure: " + failed, lines[0]), done
+
+
 def test_without_trace_the_entry_point_does_nothing(cluster, program):
     tell = "import sys, torch; print(sorted(each for each in sys.modules if each.startswith('amldist')))"
     python = program.rpartition(" ")[0]

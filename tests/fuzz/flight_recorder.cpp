@@ -79,8 +79,10 @@ void try_input(std::string_view input) {
   }
   recorded.write(content);
   constexpr std::size_t most_bytes = std::size_t{64} << 20;
-  const auto said = within(
-      most_bytes, [] { return trace::last_call_of(trace::recordings_of(recorded.roots(), ::geteuid(), "42.0", 2)); });
+  const auto read = within(most_bytes, [] { return trace::recordings_of(recorded.roots(), ::geteuid(), "42.0", 2); });
+  for (const trace::Recording& each : read)
+    require(!each.wrong || each.wrong->rank.value_or(0) < each.size, "whose call is wrong is in the step");
+  const auto said = within(most_bytes, [&] { return trace::last_call_of(read); });
   require(!said || trace::is_last_call(*said), "what srun is told is of our own words");
 }
 

@@ -3,6 +3,8 @@
 #include "step/messages/rank_state.hpp"
 
 #include "fuzz.hpp"
+#include "step/server/last_states.hpp"
+#include "trace/diagnosis/habit.hpp"
 #include "trace/diagnosis/hang_diagnosis.hpp"
 
 namespace amldist::fuzz::rank_state {
@@ -15,6 +17,14 @@ constexpr std::int64_t now_ns = 1'760'000'000'000'000'000;
 
 void check_members(const Recording& state) {
   require(state.rank < state.size && state.size == tasks, "the rank is one of the step's");
+  if (state.wrong) {
+    require(state.wrong->rank.value_or(0) < tasks, "whose call is wrong is in the step");
+    require_sentence(state.note);
+  }
+  if (state.told_order) {
+    require(state.told_order->calls.size() <= state.told_order->newest, "no more calls than the rank has made");
+    for (const auto& [mark, is_custom] : state.told_order->calls) require(mark < trace::mark_end, "a mark is a mark");
+  }
   for (const auto& each : state.communicators) {
     require(each.rank < each.size, "a rank is below its communicator's size");
     require(each.world_ranks.empty() || each.world_ranks.size() == each.size, "all members are known, or none");
@@ -50,9 +60,15 @@ void try_input(std::string_view input) {
   require(step::longest_wait_ms(*state, now_ns) >= 0, "a wait is not negative");
   check_members(*state);
   static_cast<void>(within(8 * most_bytes, [&] { return check_verdict(*state); }));
+  step::LastStates last(tasks);
+  last.take(input);
+  const auto cause = within(8 * most_bytes, [&] { return last.cause(); });
+  require(!state->wrong || (cause && cause->wrong_call == state->note), "what libamldist has found is believed");
   const std::string written = step::to_rank_state(*state, now_ns);
   require(written.size() <= step::longest_rank_state, "a state fits in a datagram");
-  require(step::parse_rank_state(written, tasks, now_ns).has_value(), "a state that is written out can be read");
+  const auto again = step::parse_rank_state(written, tasks, now_ns);
+  require(again.has_value(), "a state that is written out can be read");
+  require(again->wrong == state->wrong, "whose call is wrong is written out");
 }
 
 }  // namespace amldist::fuzz::rank_state

@@ -22,9 +22,10 @@ esac"""
 NODE_DOWN = json.dumps({"schema": 1, "step": "17.0", "cause": "node_down", "rank": None, "node": "n1", "status": 1, "signal": None, "time": 1,
                         "evidence": "n1 does not answer", "nodes_blamed": ["n1"]}, separators=(",", ":"))
 # Starts keep in a terminal of its own, and presses Ctrl-C when a file is there.
-TERMINAL = """import os, pathlib, pty, sys, time
+TERMINAL = """import os, pathlib, pty, signal, sys, time
 child, terminal = pty.fork()
 if child == 0:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored where a shell has started the tests in the background
     os.execv(sys.argv[2], sys.argv[2:])
 while not pathlib.Path(sys.argv[1]).exists():
     time.sleep(0.01)

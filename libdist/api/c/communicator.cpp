@@ -112,6 +112,9 @@ int run(amldist_comm* comm, Arguments&& arguments) {
   });
 }
 
+/// The handle of all calls that ended while they began.
+amldist_request ended;
+
 int begin(amldist_comm* comm, Arguments&& arguments, amldist_request** request) {
   return guarded_on(comm, [&]() -> Result<void> {
     if (request == nullptr) return null_argument("the request");
@@ -120,16 +123,16 @@ int begin(amldist_comm* comm, Arguments&& arguments, amldist_request** request) 
     if (auto status = complete(*comm->impl, arguments); !status) return status;
     auto begun = comm->impl->begin(arguments.call);
     if (!begun) return begun.error();
-    *request = new amldist_request{std::move(*begun), comm->impl};
+    *request = *begun ? new amldist_request{std::move(*begun), comm} : &ended;
     return {};
   });
 }
 
 /// Keeps the result of a finished request for amldist_last_error(), and returns its status.
-int report(const Result<void>& result, const std::weak_ptr<Communicator>& of) {
+int report(const Result<void>& result, const amldist_comm* of) {
   if (result) return AMLDIST_OK;
   const int status = amldist::api::fail(result.error());
-  if (const auto comm = of.lock()) name_culprit_of(*comm);
+  if (const auto comm = amldist::api::find_living(of)) name_culprit_of(*comm);
   return status;
 }
 
@@ -138,6 +141,7 @@ template <typename Wait>
 int finish_request(amldist_request** request, int* done, Wait wait) noexcept {
   int status = AMLDIST_OK;
   const int guarded = amldist::api::guarded([&]() -> Result<void> {
+    if (*request == &ended) *request = nullptr;
     const bool is_done = *request == nullptr || wait(*(*request)->impl);
     if (done != nullptr) *done = is_done ? 1 : 0;
     if (!is_done || *request == nullptr) return {};
@@ -398,6 +402,7 @@ int amldist_on_complete(amldist_request* request, amldist_complete_function func
   return amldist::api::guarded([&]() -> Result<void> {
     if (request == nullptr) return null_argument("the request");
     if (function == nullptr) return null_argument("amldist_on_complete: the function");
+    if (request == &ended) return function(AMLDIST_OK, context), Result<void>();
     const auto impl = request->impl;  // the function may wait for the request, which frees it
     const bool is_first = impl->on_complete([function, context, comm = request->comm](const Result<void>& result) {
       function(report(result, comm), context);
@@ -420,7 +425,7 @@ int amldist_split(amldist_comm* comm, int color, int key, amldist_comm** out) {
     if (!is_usable(comm)) return refusal_of(comm);
     auto made = comm->impl->split(color, key);
     if (!made) return made.error();
-    if (*made) *out = new amldist_comm{std::move(*made)};
+    if (*made) *out = amldist::api::make_handle(std::move(*made));
     return {};
   });
 }
@@ -432,7 +437,7 @@ int amldist_shrink(amldist_comm* comm, amldist_comm** survivors) {
     if (!is_usable(comm)) return refusal_of(comm);
     auto made = comm->impl->shrink();
     if (!made) return made.error();
-    *survivors = new amldist_comm{std::move(*made)};
+    *survivors = amldist::api::make_handle(std::move(*made));
     if ((*survivors)->impl->is_world()) WorldGuard::share();
     return {};
   });

@@ -5,13 +5,27 @@
 #include <atomic>
 #include <deque>
 #include <mutex>
+#include <set>
 
 namespace amldist::api {
 namespace {
 
-/// Keeps the shells of finalized handles, so that their addresses are not reused at once. A few bytes each, and at most
-/// this many.
-constexpr std::size_t most_retired = 4096;
+/// All handles of communicators.
+struct Handles {
+  /// The shells of finalized ones are kept, so that their addresses are not reused at once. A few bytes each, and at
+  /// most this many.
+  static constexpr std::size_t most_retired = 4096;
+
+  std::mutex mutex;
+  std::set<const amldist_comm*> living;
+  std::deque<std::unique_ptr<amldist_comm>> retired;
+};
+
+/// Never destroyed: an exit handler of the program may finalize, after those of this library.
+Handles& handles() {
+  static auto* const all = new Handles;
+  return *all;
+}
 
 /// The process that has a world; 0 if there is no world. A child of that process may make its own.
 std::atomic<pid_t>& world_owner() noexcept {
@@ -38,14 +52,25 @@ Error refusal_of(const amldist_comm* comm) {
   return forked();
 }
 
+amldist_comm* make_handle(std::unique_ptr<collective::Communicator> comm, bool is_step_world) {
+  std::unique_ptr<amldist_comm> out(new amldist_comm{std::move(comm), is_step_world});
+  const std::lock_guard lock(handles().mutex);
+  handles().living.insert(out.get());
+  return out.release();
+}
+
+std::shared_ptr<collective::Communicator> find_living(const amldist_comm* comm) {
+  const std::lock_guard lock(handles().mutex);
+  return handles().living.contains(comm) ? comm->impl : nullptr;
+}
+
 std::shared_ptr<collective::Communicator> retire(amldist_comm* comm) {
-  static std::mutex mutex;
-  // Never destroyed: an exit handler of the program may finalize, after those of this library.
-  static auto* const retired = new std::deque<std::unique_ptr<amldist_comm>>;
-  const std::lock_guard lock(mutex);
+  Handles& all = handles();
+  const std::lock_guard lock(all.mutex);
   auto impl = std::move(comm->impl);
-  retired->emplace_back(comm);
-  if (retired->size() > most_retired) retired->pop_front();
+  all.living.erase(comm);
+  all.retired.emplace_back(comm);
+  if (all.retired.size() > Handles::most_retired) all.retired.pop_front();
   return impl;
 }
 

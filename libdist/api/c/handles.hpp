@@ -19,8 +19,8 @@ struct amldist_request {
   static void* operator new(std::size_t /*bytes*/) { return Memory().allocate(1); }
   static void operator delete(void* memory) noexcept { Memory().deallocate(static_cast<amldist_request*>(memory), 1); }
 
-  std::shared_ptr<amldist::collective::Request> impl;
-  std::weak_ptr<amldist::collective::Communicator> comm;  ///< knows the ranks that an error names
+  std::shared_ptr<amldist::collective::Request> impl;  ///< nullptr: of a call that ended while it began
+  const amldist_comm* comm = nullptr;                  ///< knows the ranks that an error names, while it is there
 };
 
 namespace amldist::api {
@@ -34,6 +34,12 @@ namespace amldist::api {
 [[nodiscard]] inline bool is_usable(const amldist_comm* comm) noexcept {
   return comm != nullptr && comm->impl != nullptr && comm->impl->is_here();
 }
+
+/// A handle of a communicator.
+[[nodiscard]] amldist_comm* make_handle(std::unique_ptr<collective::Communicator> comm, bool is_step_world = false);
+
+/// The communicator of a handle that may have been finalized meanwhile; nullptr then. Takes a lock.
+[[nodiscard]] std::shared_ptr<collective::Communicator> find_living(const amldist_comm* comm);
 
 /// Takes the communicator out of its handle, which is kept for a while: a later use of it gets an error.
 [[nodiscard]] std::shared_ptr<collective::Communicator> retire(amldist_comm* comm);

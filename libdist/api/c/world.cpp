@@ -148,7 +148,7 @@ Result<void> init(amldist_comm** world, WorldConfig config, int timeout_ms, std:
   if (config.has_own_place()) {
     auto made = make_world(timeout, std::move(config));
     if (!made) return made.error();
-    *world = new amldist_comm{std::move(*made), false};
+    *world = amldist::api::make_handle(std::move(*made));
     return {};
   }
   WorldGuard guard;
@@ -157,7 +157,7 @@ Result<void> init(amldist_comm** world, WorldConfig config, int timeout_ms, std:
   }
   auto made = make_world(timeout, std::move(config));
   if (!made) return made.error();
-  *world = new amldist_comm{std::move(*made), true};
+  *world = amldist::api::make_handle(std::move(*made), true);
   guard.keep();
   return {};
 }

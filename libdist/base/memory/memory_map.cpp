@@ -19,16 +19,6 @@ namespace {
 
 using text::concat;
 
-/// A line of /proc/PID/maps: "BEGIN-END rw-p OFFSET MAJOR:MINOR INODE NAME", hexadecimal except for INODE.
-struct MappedRegion {
-  std::uintptr_t begin = 0;
-  std::uintptr_t end = 0;
-  std::string_view access;
-  std::uint64_t offset = 0;
-  std::uint64_t inode = 0;
-  std::string_view name;
-};
-
 /// Takes the text up to the separator, and the separator.
 std::string_view take_until(std::string_view& text, char separator) {
   const std::size_t at = std::min(text.find(separator), text.size());
@@ -44,7 +34,9 @@ bool is_access(std::string_view word) {
   return word.size() == 4 && is_one_of(0, "r-") && is_one_of(1, "w-") && is_one_of(2, "x-") && is_one_of(3, "ps");
 }
 
-std::optional<MappedRegion> parse_region(std::string_view line) {
+}  // namespace
+
+std::optional<MappedRegion> MappedRegion::parse(std::string_view line) {
   const auto begin = from_hex(take_until(line, '-'));
   const auto end = from_hex(take_until(line, ' '));
   const std::string_view access = take_until(line, ' ');
@@ -57,6 +49,8 @@ std::optional<MappedRegion> parse_region(std::string_view line) {
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
   return MappedRegion{*begin, *end, access, *offset, *inode, line};
 }
+
+namespace {
 
 /// In smaps, lines like "Rss: 8 kB" follow the line of a region. Addresses are in lower case.
 bool is_field(std::string_view line) { return !line.empty() && line.front() >= 'A' && line.front() <= 'Z'; }
@@ -110,7 +104,7 @@ Result<void> judge_regions(std::string_view maps, std::uintptr_t begin, std::siz
       if (auto why = why_not_plain(line.substr(flags_field.size()))) return refuse(std::move(*why));
       continue;
     }
-    const auto region = parse_region(line);
+    const auto region = MappedRegion::parse(line);
     if (!region) return refuse("/proc/self/maps has a line that this library cannot parse");
     has_part = at < end && region->begin <= at && at < region->end;
     if (!has_part) continue;

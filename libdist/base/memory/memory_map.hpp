@@ -1,5 +1,5 @@
-// What the pages of this process are, read from /proc/self/maps and smaps or by asking the kernel about single
-// mappings.
+// What the pages of a process are, read from /proc/PID/maps and smaps or, for this process, by asking the kernel about
+// single mappings.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,19 @@
 #include "base/text/result.hpp"
 
 namespace amldist {
+
+/// A line of /proc/PID/maps: "BEGIN-END rw-p OFFSET MAJOR:MINOR INODE NAME", hexadecimal except for INODE.
+struct MappedRegion {
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+  std::string_view access;
+  std::uint64_t offset = 0;
+  std::uint64_t inode = 0;
+  std::string_view name;  ///< empty for anonymous memory
+
+  /// nullopt: it is no such line.
+  [[nodiscard]] static std::optional<MappedRegion> parse(std::string_view line);
+};
 
 /// The text of /proc/self/maps. Errors: unavailable, with the reason alone.
 [[nodiscard]] Result<std::string> own_memory_map();

@@ -26,7 +26,9 @@ Communicator::Communicator(std::shared_ptr<Process> process, std::shared_ptr<wor
 Result<void> Communicator::build(const calls::Call& call, calls::Watchdog& watchdog) {
   world::CommWatch& watch = context_.watch();
   process_->channel->add(context_.shared_watch());
-  watch.enter(call);
+  calls::Call before_the_first = call;
+  before_the_first.sequence = 0;  // it has the number of a call on the parent: one of this group's own has that, too
+  watch.enter(before_the_first);
   auto backend = HostBackend::create(
       *process_->channel, watch,
       [&](std::string piece, calls::GatherScope scope) {
@@ -99,14 +101,27 @@ Result<void> Communicator::run(calls::Call& call) {
 
 /// Runs on this thread, unless an earlier call is still in progress.
 Result<void> Communicator::run_in_order(calls::Call& call) {
+  if (ends_at_once(call)) return {};
   if (!engine_->has_work()) return runner_->run(call);
   if (is_on_device(call)) {
     engine_->drain();
     return runner_->run(call);
   }
-  const auto request = submit(call);
+  return result_of(submit(call));
+}
+
+/// Waits for what submit() returned.
+Result<void> Communicator::result_of(const std::shared_ptr<Request>& request) {
+  if (request == nullptr) return {};
   request->wait();
   return request->result();
+}
+
+/// Makes a message that takes no waiting.
+bool Communicator::ends_at_once(calls::Call& call) {
+  if (!is_point_to_point(call.operation)) return false;
+  const std::uint64_t now = process_->ticks.now();
+  return !is_on_device(call, now) && engine_->try_message(call, now);
 }
 
 /// Checks a call that is not to block.
@@ -133,9 +148,10 @@ Result<std::shared_ptr<Request>> Communicator::begin(std::vector<calls::Call> ca
   return engine_->submit(std::move(calls), by);
 }
 
-std::shared_ptr<Request> Communicator::submit(const calls::Call& call) {
-  if (is_point_to_point(call.operation) && !is_on_device(call)) return engine_->submit_message(call);
-  return engine_->submit(call);
+std::shared_ptr<Request> Communicator::submit(calls::Call& call) {
+  if (!is_point_to_point(call.operation)) return engine_->submit(call);
+  const std::uint64_t now = process_->ticks.now();
+  return is_on_device(call, now) ? engine_->submit(call) : engine_->submit_message(call, now);
 }
 
 // ---- groups ----
@@ -171,11 +187,11 @@ Result<void> Communicator::run_messages_in_order(std::span<calls::Call> messages
   if (on_device) engine_->drain();
   if (on_device || !engine_->has_work()) return runner_->run_group(messages);
   std::vector<std::shared_ptr<Request>> requests;
-  for (const calls::Call& message : messages) requests.push_back(engine_->submit_message(message));
+  for (calls::Call& message : messages) requests.push_back(submit(message));
   Result<void> all;
   for (const auto& request : requests) {
-    request->wait();
-    if (all && !request->result()) all = request->result();
+    auto result = result_of(request);
+    if (all) all = std::move(result);
   }
   return all;
 }

@@ -44,8 +44,8 @@ class Communicator {
 
   /// Runs a call to its end, after those begun before; inside a group only keeps it. Sets its sequence and stream.
   [[nodiscard]] Result<void> run(calls::Call& call);
-  /// Begins a call, or several collectives without lists as one request. Errors: invalid_argument inside a group, and
-  /// those of check_call().
+  /// Begins a call, or several collectives without lists as one request; nullptr: a message that has ended already.
+  /// Errors: invalid_argument inside a group, and those of check_call().
   [[nodiscard]] Result<std::shared_ptr<Request>> begin(std::vector<calls::Call> calls, ProgressBy by);
   [[nodiscard]] Result<std::shared_ptr<Request>> begin(calls::Call& call);
   [[nodiscard]] Result<void> group_begin();
@@ -103,15 +103,19 @@ class Communicator {
   void hand_over_to(Communicator& heir);
   void connect_parts();
   void describe_place();
-  [[nodiscard]] bool is_on_device(const calls::Call& call) const {
-    return devices_.device_of(call, process_->ticks.now()) != DeviceCalls::no_device;
+  /// `now`: a reading of the process's ticks, which takes as long as the rest of a short message.
+  [[nodiscard]] bool is_on_device(const calls::Call& call, std::uint64_t now) const {
+    return devices_.device_of(call, now) != DeviceCalls::no_device;
   }
+  [[nodiscard]] bool is_on_device(const calls::Call& call) const { return is_on_device(call, process_->ticks.now()); }
   // Runs after the calls that began before.
   [[nodiscard]] Result<void> run_in_order(calls::Call& call);
   [[nodiscard]] Result<void> run_messages_in_order(std::span<calls::Call> messages);
   [[nodiscard]] Result<void> run_group();
   [[nodiscard]] Result<void> prepare(calls::Call& call) const;
-  [[nodiscard]] std::shared_ptr<Request> submit(const calls::Call& call);
+  [[nodiscard]] bool ends_at_once(calls::Call& call);
+  [[nodiscard]] std::shared_ptr<Request> submit(calls::Call& call);
+  [[nodiscard]] static Result<void> result_of(const std::shared_ptr<Request>& request);
   [[nodiscard]] Result<void> start_recorder(const EnvironmentReader& environment, bool is_of_step,
                                             const calls::Call& call);
   void close_recorder() noexcept;

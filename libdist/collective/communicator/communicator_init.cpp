@@ -171,6 +171,7 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
   if (!joined) return joined.error();
   world::World world = std::move(*joined);
   world.integrity = settings->world.integrity;
+  world.tcp_congestion = settings->world.tcp_congestion;
   std::vector<std::uint32_t> members(world.size);
   for (std::uint32_t r = 0; r < world.size; ++r) members[r] = r;
   const std::uint32_t rank = world.rank;

@@ -38,14 +38,17 @@ std::shared_ptr<Request> ProgressEngine::submit(std::shared_ptr<Request> request
   return request;
 }
 
-std::shared_ptr<Request> ProgressEngine::submit_message(const calls::Call& message) {
-  auto request = make_request(message);
+std::shared_ptr<Request> ProgressEngine::submit_message(calls::Call& message, std::uint64_t now) {
+  if (!is_used_ && messages_.try_at_once(message, now)) return nullptr;
+  std::shared_ptr<Request> request;
   bool wakes = false;
   bool begins = false;
   {
     const std::lock_guard lock(mutex_);
     begins = !is_driven_ && messages_.can_begin(message);
-    if (begins) messages_.begin(request);
+    if (begins && messages_.try_at_once(message, now)) return nullptr;
+    request = make_request(std::as_const(message));
+    if (begins) messages_.begin(request, now);
     else messages_.submit(request);
     wakes = !request->is_done() && needs_thread(ProgressBy::engine);
   }

@@ -51,8 +51,16 @@ class ProgressEngine final : public RequestDriver {
   [[nodiscard]] std::shared_ptr<Request> submit(std::vector<calls::Call> calls, ProgressBy by) {
     return submit(make_request(std::move(calls)), by);
   }
-  /// Begins a send or receive of a host buffer: on this thread where that takes no waiting.
-  [[nodiscard]] std::shared_ptr<Request> submit_message(const calls::Call& message);
+  /// Begins a send or receive of a host buffer: on this thread where that takes no waiting. nullptr: it has ended.
+  /// `now`: in ticks.
+  [[nodiscard]] std::shared_ptr<Request> submit_message(calls::Call& message, std::uint64_t now);
+  /// Makes a blocking send or receive of a host buffer that takes next to no waiting; false: nothing has happened.
+  [[nodiscard]] bool try_message(calls::Call& message, std::uint64_t now) {
+    if (!is_used_) return messages_.try_at_once(message, now, Transport::Look::briefly);
+    const std::lock_guard lock(mutex_);
+    return !is_driven_ &&
+           messages_.try_at_once(message, now, is_idle() ? Transport::Look::briefly : Transport::Look::once);
+  }
   /// Whether anything was submitted and has not ended. Costs nothing until the first submission.
   [[nodiscard]] bool has_work() { return is_used_ && is_busy(); }
   /// Waits until everything that was submitted has ended.

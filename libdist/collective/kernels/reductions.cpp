@@ -1,22 +1,12 @@
 #include "collective/kernels/reductions.hpp"
 
 #include <algorithm>
-#include <array>
-#ifdef __x86_64__
-#include <cpuid.h>
-#endif
+
+#include "collective/kernels/cpuid.hpp"
+#include "collective/kernels/string_copy.hpp"
 
 namespace amldist::collective {
 namespace {
-
-#ifdef __x86_64__
-/// The registers a, b, c and d of a leaf of cpuid; zero if the processor lacks the leaf.
-[[maybe_unused]] std::array<unsigned, 4> cpuid(unsigned leaf) noexcept {
-  std::array<unsigned, 4> out = {};
-  static_cast<void>(__get_cpuid_count(leaf, 0, out.data(), &out[1], &out[2], &out[3]));
-  return out;
-}
-#endif
 
 #ifdef AMLDIST_X86_KERNELS
 /// Conversions of half precision, for which some compilers have no intrinsics by name (clang 14).
@@ -49,29 +39,15 @@ KernelTable kernels_of(InstructionSet set) noexcept {
   return plain_kernels();
 }
 
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-/// Whether the processor has "enhanced rep movsb": string instructions that write whole cache lines.
-bool has_fast_string_copy() noexcept {
-  constexpr unsigned leaf = 7;
-  constexpr unsigned enhanced = 1U << 9;
-  return (cpuid(leaf)[1] & enhanced) != 0;
-}
-
 /// A string instruction announces that it will overwrite whole cache lines. The processor then neither reads them first
 /// nor waits, line by line, until the reader's copy is invalidated. Writing 64 KiB that another processor has read
 /// takes 0.7 us instead of 1.7 us with a shared cache, and 1.5 us instead of 8 us without one; reading it afterwards
 /// takes as long as before. (Streaming stores: 2.4 and 1.4 us, but reading then takes three times as long.)
-void copy_whole_lines(void* dst, const void* src, std::size_t bytes, Store /*store*/) {
-  asm volatile("rep movsb" : "+D"(dst), "+S"(src), "+c"(bytes) : : "memory");
-}
+void copy_whole_lines(void* dst, const void* src, std::size_t bytes, Store /*store*/) { string_copy(dst, src, bytes); }
 
 Reductions::CopyFunction whole_line_copy_or(Reductions::CopyFunction other) noexcept {
-  return has_fast_string_copy() ? &copy_whole_lines : other;
+  return has_string_copy() ? &copy_whole_lines : other;
 }
-#else
-/// For other processors, and for sanitizers, which do not see the memory that inline assembly touches.
-Reductions::CopyFunction whole_line_copy_or(Reductions::CopyFunction other) noexcept { return other; }
-#endif
 
 }  // namespace
 

@@ -155,6 +155,9 @@ class OneMessage final : public Transport {
     return {};
   }
   [[nodiscard]] bool posts_at_once(int /*peer*/, int /*tag*/) const noexcept override { return true; }
+  [[nodiscard]] bool move_at_once(const Message& /*message*/, Direction /*direction*/, Look /*look*/) override {
+    return moves_at_once;
+  }
   [[nodiscard]] Result<bool> progress(calls::Watchdog& /*watchdog*/) override {
     if (!has_arrived) return false;
     --*left_;
@@ -167,6 +170,7 @@ class OneMessage final : public Transport {
   bool has_arrived = false;
   bool is_broken = false;
   bool ends_at_once = false;
+  bool moves_at_once = false;
 
  private:
   std::size_t* left_ = nullptr;
@@ -224,7 +228,7 @@ TEST_F(PendingMessagesTest, OneThatEndsAtOnceIsObservedAndDone) {
   const auto request = std::make_shared<Request>(call_of(calls::Operation::send), driver);
   transport.ends_at_once = true;
   EXPECT_TRUE(messages.can_begin(request->first()));
-  messages.begin(request);
+  messages.begin(request, 0);
   EXPECT_TRUE(request->is_done());
   EXPECT_TRUE(request->result());
   EXPECT_TRUE(messages.is_empty());
@@ -238,17 +242,41 @@ TEST_F(PendingMessagesTest, OneThatWasSubmittedComesBeforeOneThatBegins) {
   EXPECT_TRUE(messages.can_begin(call_of(calls::Operation::send)));
 }
 
+TEST_F(PendingMessagesTest, OneThatIsMovedAtOnceIsNumberedAndObserved) {
+  calls::Call call = call_of(calls::Operation::send);
+  EXPECT_FALSE(messages.try_at_once(call, 0));
+  EXPECT_TRUE(seen.begun.empty());
+  transport.moves_at_once = true;
+  EXPECT_TRUE(messages.try_at_once(call, 0));
+  EXPECT_EQ(call.sequence, 1U);
+  EXPECT_EQ(seen.begun, std::vector<std::uint64_t>{1});
+  EXPECT_EQ(seen.completed.size(), 1U);
+  EXPECT_EQ(numbers.sent().front(), 1U);
+  EXPECT_TRUE(messages.is_empty());
+}
+
+TEST_F(PendingMessagesTest, NoneIsMovedBeforeOneThatWasSubmittedOrOnALostCommunicator) {
+  transport.moves_at_once = true;
+  calls::Call call = call_of(calls::Operation::send);
+  messages.submit(std::make_shared<Request>(call_of(calls::Operation::recv), driver));
+  EXPECT_FALSE(messages.try_at_once(call, 0));
+  messages.take_up();
+  EXPECT_TRUE(messages.try_at_once(call, 0));
+  context.watch().give_diagnosis({Errc::peer, "rank 3 has ended"});
+  EXPECT_FALSE(messages.try_at_once(call, 0));
+}
+
 /// The thread that begins one must not run the functions of other requests.
 TEST_F(PendingMessagesTest, AFailureReachesAllInTheNextRoundOfProgress) {
   const auto first = std::make_shared<Request>(call_of(calls::Operation::recv), driver);
   int told = 0;
   EXPECT_TRUE(first->on_complete([&](const Result<void>& result) { told += result ? 0 : 1; }));
-  messages.begin(first);
+  messages.begin(first, 0);
   transport.is_broken = true;
   const auto second = std::make_shared<Request>(call_of(calls::Operation::send), driver);
-  messages.begin(second);
+  messages.begin(second, 0);
   const auto third = std::make_shared<Request>(call_of(calls::Operation::send), driver);
-  messages.begin(third);
+  messages.begin(third, 0);
   EXPECT_FALSE(first->is_done() || second->is_done() || third->is_done());
   EXPECT_EQ(told, 0);
   EXPECT_TRUE(messages.progress());

@@ -8,19 +8,10 @@
 
 #include "collective/transport/loopback_transport.hpp"
 #include "collective/transport/node_transport.hpp"
+#include "ends_in_one_process.hpp"
 
 namespace amldist::collective::matching_transport_test {
 namespace {
-
-class NoWatchdog final : public calls::Watchdog {
- public:
-  [[nodiscard]] Result<void> keep_waiting(int /*rank*/) override { return {}; }
-  [[nodiscard]] Error differs(int rank) override { return {Errc::mismatch, "differs " + std::to_string(rank)}; }
-  [[nodiscard]] Error lost(int rank, std::string_view what) override {
-    return {Errc::peer, "lost " + std::to_string(rank) + ": " + std::string(what)};
-  }
-  [[nodiscard]] Clock::time_point deadline() const noexcept override { return Clock::time_point::max(); }
-};
 
 /// Stands for the other nodes: there are no others.
 class Nowhere final : public Transport {
@@ -38,21 +29,10 @@ class Nowhere final : public Transport {
   void give_up() noexcept override {}
 };
 
-SharedMemory make_memory() {
-  auto made = SharedMemory::create(2 * NodeTransport::memory_bytes(3));
-  return std::move(*made);
-}
-
-std::vector<std::byte> pattern(std::size_t bytes, unsigned salt) {
-  std::vector<std::byte> out(bytes);
-  for (std::size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(i * 31 + i / 251 + salt);
-  return out;
-}
-
 /// Three ranks, 0 to 2.
 class MatchingTransportTest : public ::testing::Test {
  protected:
-  MatchingTransportTest() : memory_(make_memory()) {
+  MatchingTransportTest() : memory_(make_memory(2 * NodeTransport::memory_bytes(3))) {
     for (std::uint32_t i = 0; i < 3; ++i) {
       ends_.push_back(std::make_unique<MatchingTransport>(
           node(i, 0), 3, [this, i] { return node(i, NodeTransport::memory_bytes(3)); }, [] {}));
@@ -66,18 +46,9 @@ class MatchingTransportTest : public ::testing::Test {
     EXPECT_TRUE(
         end(at).post({from, data.data(), data.size(), 7, false, tag, source}, Direction::receive, left, watchdog));
   }
-  void run() {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (auto& each : ends_) {
-        const auto any = each->progress(watchdog);
-        ASSERT_TRUE(any);
-        moved = moved || *any;
-      }
-    }
-  }
+  void run() { run_until_idle(ends_, watchdog); }
 
-  NoWatchdog watchdog;
+  WitnessWatchdog watchdog;
 
  private:
   [[nodiscard]] std::unique_ptr<Transport> node(std::uint32_t rank, std::size_t offset) {
@@ -179,6 +150,89 @@ TEST_F(MatchingTransportTest, WhatIsGivenUpIsForgotten) {
   EXPECT_EQ(end(1).awaited(), 0);
   end(1).give_up();
   EXPECT_EQ(end(1).awaited(), calls::Watchdog::anyone);
+}
+
+// ---- at once ----
+class TagsAtOnce : public MatchingTransportTest {
+ protected:
+  /// The transport of tagged messages is made by the first one.
+  TagsAtOnce() {
+    std::vector<std::byte> data(4);
+    std::size_t left = 0;
+    send(0, 1, 1, data, left);
+    receive(1, 0, 1, data, left);
+    run();
+  }
+  [[nodiscard]] bool sends(int tag) {
+    return end(0).move_at_once({1, given.data(), given.size(), 7, false, tag}, Direction::send, Transport::Look::once);
+  }
+  [[nodiscard]] bool receives(int from, int tag, int* source = nullptr) {
+    return end(1).move_at_once({from, got.data(), got.size(), 7, false, tag, source}, Direction::receive,
+                               Transport::Look::briefly);
+  }
+  std::vector<std::byte> given = pattern(100, 1);
+  std::vector<std::byte> got = std::vector<std::byte>(100);
+};
+
+TEST_F(TagsAtOnce, OneArrivesWhetherItsSourceIsNamedOrNot) {
+  for (const int from : {0, calls::Watchdog::anyone}) {
+    got.assign(100, std::byte{0});
+    int source = -1;
+    EXPECT_FALSE(receives(from, 3, &source));
+    ASSERT_TRUE(sends(3));
+    ASSERT_TRUE(receives(from, 3, &source));
+    EXPECT_EQ(got, given);
+    EXPECT_EQ(source, 0);
+  }
+}
+
+TEST_F(TagsAtOnce, OneWithAnotherTagWaitsForItsReceive) {
+  ASSERT_TRUE(sends(4));
+  given = pattern(100, 2);
+  ASSERT_TRUE(sends(3));
+  EXPECT_FALSE(receives(0, 3));
+  EXPECT_FALSE(receives(calls::Watchdog::anyone, 3));
+  std::size_t left = 0;
+  receive(1, 0, 3, got, left);
+  run();
+  EXPECT_EQ(got, pattern(100, 2));
+  receive(1, 0, 4, got, left);
+  run();
+  EXPECT_EQ(left, 0U);
+  EXPECT_EQ(got, pattern(100, 1));
+}
+
+TEST_F(TagsAtOnce, AReceiveThatWaitsComesFirst) {
+  std::size_t left = 0;
+  std::vector<std::byte> earlier(100);
+  receive(1, 0, 3, earlier, left);
+  ASSERT_TRUE(sends(3));
+  EXPECT_FALSE(receives(0, 3));
+  run();
+  EXPECT_EQ(left, 0U);
+  EXPECT_EQ(earlier, given);
+}
+
+TEST_F(TagsAtOnce, TheDataOfALongOneFollowsItsPacket) {
+  given = pattern(1513, 1);
+  got.resize(1513);
+  EXPECT_FALSE(sends(3)) << "it is looked at once";
+  std::size_t left = 0;
+  send(0, 1, 3, given, left);
+  EXPECT_TRUE(receives(0, 3));
+  EXPECT_EQ(left, 0U);
+  EXPECT_EQ(got, given);
+}
+
+TEST_F(TagsAtOnce, OneOfAnotherLengthIsLeftForPost) {
+  ASSERT_TRUE(sends(3));
+  got.resize(99);
+  EXPECT_FALSE(receives(0, 3));
+  std::size_t left = 0;
+  receive(1, 0, 3, got, left);
+  const auto moved = end(1).progress(watchdog);
+  ASSERT_FALSE(moved);
+  EXPECT_EQ(moved.error().message, "differs 0");
 }
 
 }  // namespace

@@ -9,59 +9,10 @@
 #include <deque>
 #include <thread>
 
+#include "ends_in_one_process.hpp"
+
 namespace amldist::collective {
 namespace {
-
-/// Notes what it is told.
-class WitnessWatchdog final : public calls::Watchdog {
- public:
-  [[nodiscard]] Result<void> keep_waiting(int rank) override {
-    asked.push_back(rank);
-    return {};
-  }
-  [[nodiscard]] Error differs(int rank) override { return {Errc::peer, "differs " + std::to_string(rank)}; }
-  [[nodiscard]] Error lost(int rank, std::string_view what) override {
-    return {Errc::peer, "lost " + std::to_string(rank) + ": " + std::string(what)};
-  }
-  [[nodiscard]] Clock::time_point deadline() const noexcept override { return Clock::time_point::max(); }
-
-  std::vector<int> asked;
-};
-
-/// Accepts messages to other nodes and never moves them.
-class OtherNodes final : public Transport {
- public:
-  explicit OtherNodes(std::vector<int>& peers) : peers_(peers) {}
-  [[nodiscard]] std::string_view name() const noexcept override { return "other nodes"; }
-  [[nodiscard]] std::size_t part_bytes() const noexcept override { return 4096; }
-  [[nodiscard]] bool serves_any_thread() const noexcept override { return true; }
-  [[nodiscard]] Result<void> post(const Message& message, Direction /*direction*/, std::size_t& left,
-                                  calls::Watchdog& /*watchdog*/) override {
-    peers_.push_back(message.peer);
-    ++left;
-    return {};
-  }
-  [[nodiscard]] Result<bool> progress(calls::Watchdog& /*watchdog*/) override { return false; }
-  bool rest(int /*idle*/) override { return true; }
-  [[nodiscard]] int awaited() const noexcept override {
-    return peers_.empty() ? calls::Watchdog::anyone : peers_.front();
-  }
-  void give_up() noexcept override { peers_.clear(); }
-
- private:
-  std::vector<int>& peers_;
-};
-
-SharedMemory make_memory() {
-  auto made = SharedMemory::create(NodeTransport::memory_bytes(3));
-  return std::move(*made);
-}
-
-std::vector<std::byte> pattern(std::size_t bytes, unsigned salt) {
-  std::vector<std::byte> out(bytes);
-  for (std::size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(i * 31 + i / 251 + salt);
-  return out;
-}
 
 /// Ranks 2, 5 and 6 of a communicator are one node.
 class NodeTransportTest : public ::testing::Test {
@@ -70,7 +21,7 @@ class NodeTransportTest : public ::testing::Test {
   static constexpr int second = 5;
   static constexpr int third = 6;
 
-  NodeTransportTest() : memory_(make_memory()) { replace_ends(nullptr); }
+  NodeTransportTest() : memory_(make_memory(NodeTransport::memory_bytes(3))) { replace_ends(nullptr); }
   void replace_ends(const PeerMemory* peers) {
     ends_.clear();
     std::memset(memory_.data(), 0, NodeTransport::memory_bytes(3));
@@ -266,7 +217,7 @@ TEST_P(DamagedRing, IsNoticedByTheReader) {
 }
 
 TEST_P(DamagedRing, IsNoticedByTheWriter) {
-  std::vector<std::byte> data(MessageRing::capacity + 1);
+  std::vector<std::byte> data(2 * MessageRing::capacity);
   std::size_t left = 0;
   post(first, Direction::send, second, data, left);
   EXPECT_EQ(error_of(first), "none");
@@ -355,6 +306,22 @@ TEST_F(FetchedMessageTest, LongMessagesAreTriedInBothWaysAndArriveInBoth) {
     EXPECT_GE(fetched(), before + tuning::messages_tried / 2) << length;
     before = fetched();
   }
+}
+
+TEST_F(FetchedMessageTest, OnesThatAreSentAtOnceCountAmongTheTrials) {
+  const std::uint64_t before = fetched();
+  std::vector<std::byte> given = pattern(10000, 1);
+  for (unsigned i = 0; i < 40; ++i) {
+    std::size_t left = 0;
+    const Message message = {second, given.data(), given.size(), 7, false};
+    if (!end(first).move_at_once(message, Direction::send, Transport::Look::once))
+      post(first, Direction::send, second, given, left);
+    std::vector<std::byte> got(given.size());
+    post(second, Direction::receive, first, got, left);
+    run(first, second);
+    ASSERT_TRUE(left == 0 && got == given);
+  }
+  EXPECT_GE(fetched(), before + tuning::messages_tried / 2);
 }
 
 /// The kernel gives the ring's memory page by page: messages that wait for that say nothing about the way.
@@ -448,34 +415,6 @@ TEST_F(NodeTransportTest, AnAddressThatNobodyMayReadIsAnotherMessage) {
   EXPECT_EQ(error_of(second), "differs 2");
 }
 
-TEST(MessageWay, TheWriterTriesBothInTurnAndThenTakesWhatTheReaderPrefers) {
-  MessageWayChoice choice;
-  for (std::uint64_t i = 0; i < tuning::messages_tried; ++i) EXPECT_EQ(choice.fetches(100000, 0), i % 2 == 1);
-  EXPECT_FALSE(choice.fetches(100000, 0));
-  EXPECT_TRUE(choice.fetches(100000, 1U << tuning::message_class(100000)));
-  EXPECT_FALSE(choice.fetches(100000, 1U << tuning::message_class(1 << 20)));
-}
-
-TEST(MessageWay, TheReaderPrefersWhatWasFasterOnceItKnowsBoth) {
-  MessageWayTimes times;
-  const std::uint64_t bit = 1U << tuning::message_class(100000);
-  EXPECT_EQ(times.note(100000, false, 200), 0U);
-  EXPECT_EQ(times.note(100000, true, 100), bit);
-  EXPECT_EQ(times.note(1 << 20, true, 100), bit) << "each class has times of its own";
-  EXPECT_EQ(times.note(100000, false, 98), bit) << "a difference of a twentieth changes nothing";
-  EXPECT_EQ(times.note(100000, false, 50), 0U);
-}
-
-TEST(MessageWay, OldTimesCountLessAndLess) {
-  MessageWayTimes times;
-  static_cast<void>(times.note(100000, true, 100));
-  EXPECT_EQ(times.note(100000, false, 50), 0U);
-  std::uint64_t preferred = 0;
-  for (int i = 0; i < 200; ++i) preferred = times.note(100000, false, 300);  // the processors have moved
-  EXPECT_EQ(preferred, 1U << tuning::message_class(100000));
-}
-
-/// A header with an impossible length is compared with the expected one; nothing is allocated.
 TEST_F(NodeTransportTest, AHeaderOfNonsenseIsAnotherMessage) {
   const std::uint64_t nonsense[2] = {7, ~std::uint64_t{0}};
   std::memcpy(ring().data, nonsense, sizeof nonsense);
@@ -484,6 +423,113 @@ TEST_F(NodeTransportTest, AHeaderOfNonsenseIsAnotherMessage) {
   std::size_t left = 0;
   post(second, Direction::receive, first, data, left);
   EXPECT_EQ(error_of(second), "differs 2");
+}
+
+class AtOnce : public NodeTransportTest {
+ protected:
+  [[nodiscard]] bool moves(int rank, Direction direction, int peer, std::vector<std::byte>& data,
+                           std::uint32_t signature = 7) {
+    return end(rank).move_at_once({peer, data.data(), data.size(), signature, false}, direction, Transport::Look::once);
+  }
+  std::vector<std::byte> given = pattern(100, 1);
+  std::vector<std::byte> got = std::vector<std::byte>(100);
+};
+
+TEST_F(AtOnce, EachLengthThatFitsArrives) {
+  for (const std::size_t length : {0UL, 1UL, 48UL, 49UL, 64UL, 1000UL, 8192UL - MessageRing::line}) {
+    for (unsigned round = 0; round < 40; ++round) {  // past the ring's end
+      given = pattern(length, round);
+      got.assign(length, std::byte{0});
+      ASSERT_TRUE(moves(first, Direction::send, second, given)) << length;
+      ASSERT_TRUE(moves(second, Direction::receive, first, got)) << length;
+      ASSERT_EQ(got, given) << length;
+    }
+  }
+}
+
+TEST_F(AtOnce, NothingHappensToATooLongOneOrWithoutTheOther) {
+  given.resize(MessageRing::capacity / 2 + 1);
+  EXPECT_FALSE(moves(first, Direction::send, second, given));
+  EXPECT_FALSE(moves(second, Direction::receive, first, got));
+}
+
+TEST_F(AtOnce, ALongOneIsSentInPartsAndReceivedByPost) {
+  for (const std::size_t length : {8192UL - 63, 16320UL, 16321UL, 20000UL, 65536UL}) {
+    for (unsigned round = 0; round < 5; ++round) {
+      given = pattern(length, round);
+      got.assign(length, std::byte{0});
+      ASSERT_TRUE(moves(first, Direction::send, second, given)) << length;
+      EXPECT_FALSE(moves(second, Direction::receive, first, got)) << length;
+      std::size_t left = 0;
+      post(second, Direction::receive, first, got, left);
+      run(first, second);
+      EXPECT_EQ(left, 0U);
+      ASSERT_EQ(got, given) << length;
+    }
+  }
+}
+
+TEST_F(AtOnce, AFullRingTakesNothing) {
+  int sent = 0;
+  while (moves(first, Direction::send, second, given)) ++sent;
+  EXPECT_EQ(sent, static_cast<int>(MessageRing::capacity / 192));  // a line for the header, two for the data
+  for (; sent > 0; --sent) EXPECT_TRUE(moves(second, Direction::receive, first, got));
+  EXPECT_EQ(got, given);
+  EXPECT_FALSE(moves(second, Direction::receive, first, got));
+}
+
+TEST_F(AtOnce, PostedOnesComeFirst) {
+  std::vector<std::byte> earlier = pattern(2 * MessageRing::capacity, 2);
+  std::vector<std::byte> taken(earlier.size());
+  std::size_t sending = 0;
+  std::size_t receiving = 0;
+  post(first, Direction::send, second, earlier, sending);
+  EXPECT_FALSE(moves(first, Direction::send, second, given));
+  post(second, Direction::receive, first, taken, receiving);
+  EXPECT_FALSE(moves(second, Direction::receive, first, got));
+  run(first, second);
+  EXPECT_EQ(taken, earlier);
+  EXPECT_TRUE(moves(first, Direction::send, second, given));
+  post(second, Direction::receive, first, got, receiving);
+  run(first, second);
+  EXPECT_EQ(sending + receiving, 0U);
+  EXPECT_EQ(got, given);
+}
+
+TEST_F(AtOnce, PostedReceivesGetWhatHasArrivedAndProgressSaysSo) {
+  std::vector<std::byte> earlier(100);
+  std::size_t left = 0;
+  post(second, Direction::receive, first, earlier, left);
+  std::vector<std::byte> next = pattern(100, 2);
+  ASSERT_TRUE(moves(first, Direction::send, second, given) && moves(first, Direction::send, second, next));
+  EXPECT_TRUE(moves(second, Direction::receive, first, got));
+  EXPECT_EQ(left, 0U);
+  EXPECT_TRUE(earlier == given && got == next);
+  EXPECT_TRUE(*end(second).progress(watchdog));
+  EXPECT_FALSE(*end(second).progress(watchdog));
+}
+
+TEST_F(AtOnce, AnotherOneThanExpectedIsLeftForPost) {
+  ASSERT_TRUE(moves(first, Direction::send, second, given));
+  std::vector<std::byte> shorter(99);
+  EXPECT_FALSE(moves(second, Direction::receive, first, shorter));
+  EXPECT_FALSE(moves(second, Direction::receive, first, got, 8));
+  std::size_t left = 0;
+  post(second, Direction::receive, first, shorter, left);
+  EXPECT_EQ(error_of(second), "differs 2");
+}
+
+TEST_F(AtOnce, ADamagedRingIsLeftForPost) {
+  ring().taken.store(12345);
+  std::vector<std::byte> rest(8000);
+  while (moves(first, Direction::send, second, rest)) ring().taken.store(12345);
+  std::size_t left = 0;
+  EXPECT_FALSE(end(first).post({second, rest.data(), rest.size(), 7, false}, Direction::send, left, watchdog));
+}
+
+TEST_F(AtOnce, OtherNodesAreAsked) {
+  EXPECT_FALSE(moves(first, Direction::send, 9, given));
+  EXPECT_TRUE(elsewhere.empty());
 }
 
 }  // namespace

@@ -43,6 +43,7 @@ TEST(Settings, HaveDefaults) {
     EXPECT_EQ(settings.instruction_set, InstructionSet::avx512);
     EXPECT_EQ(settings.world.secret, launch::SecretPolicy::prefer);
     EXPECT_EQ(settings.world.integrity, world::Integrity::off);
+    EXPECT_EQ(settings.world.tcp_congestion, "auto");
     EXPECT_EQ(settings.world.node_name, "");
     EXPECT_FALSE(settings.world.mpi_yields);
     EXPECT_FALSE(settings.world.is_under_srun);
@@ -56,6 +57,7 @@ TEST(Settings, AreWhatTheVariablesSay) {
                                   {"AMLDIST_ISA", "avx2"},
                                   {"AMLDIST_SECRET", "require"},
                                   {"AMLDIST_INTEGRITY", "mac"},
+                                  {"AMLDIST_TCP_CONGESTION", "reno"},
                                   {"AMLDIST_NODE_NAME", "a"},
                                   {"AMLDIST_MPI", "/b"},
                                   {"AMLDIST_NCCL", "/c"},
@@ -68,12 +70,22 @@ TEST(Settings, AreWhatTheVariablesSay) {
   EXPECT_EQ(settings.instruction_set, InstructionSet::avx2);
   EXPECT_EQ(settings.world.secret, launch::SecretPolicy::require);
   EXPECT_EQ(settings.world.integrity, world::Integrity::mac);
+  EXPECT_EQ(settings.world.tcp_congestion, "reno");
   EXPECT_EQ(settings.world.node_name, "a");
   EXPECT_EQ(settings.world.mpi_library, "/b");
   EXPECT_EQ(settings.nccl_library, "/c");
   EXPECT_EQ(settings.trace_folder, "/d");
   EXPECT_TRUE(settings.world.mpi_yields);
   EXPECT_TRUE(settings.world.is_under_srun);
+}
+
+TEST(Settings, AnUnknownCongestionControlIsRefusedWithThoseThatThisMachineHas) {
+  const auto settings = Settings::read(environment({{"AMLDIST_TCP_CONGESTION", "carrier pigeon"}}));
+  ASSERT_FALSE(settings);
+  EXPECT_EQ(settings.error().code, Errc::invalid_argument);
+  EXPECT_TRUE(settings.error().message.starts_with("AMLDIST_TCP_CONGESTION='carrier pigeon': use auto, system"))
+      << settings.error().message;
+  testing::expect_sentence(settings.error().message);
 }
 
 struct Refusal {

@@ -21,6 +21,9 @@ class LoopbackTransport final : public Transport {
   [[nodiscard]] bool posts_at_once(int peer, int tag) const noexcept override {
     return peer == own_rank_ || others_->posts_at_once(peer, tag);
   }
+  [[nodiscard]] bool move_at_once(const Message& message, Direction direction, Look look) override {
+    return message.peer != own_rank_ && others_->move_at_once(message, direction, look);
+  }
   [[nodiscard]] Result<bool> progress(calls::Watchdog& watchdog) override;
   bool rest(int idle) override { return others_->rest(idle); }
   [[nodiscard]] int awaited() const noexcept override;

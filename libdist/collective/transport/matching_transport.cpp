@@ -23,6 +23,10 @@ Element& add(std::list<Element>& list, std::list<Element>& spare) {
 
 }  // namespace
 
+void MatchingTransport::Packet::fill(const Message& message) noexcept {
+  head = {static_cast<std::uint64_t>(message.tag), message.signature, message.bytes};
+  std::copy_n(message.data, data_bytes(message.bytes), data);
+}
 Message MatchingTransport::Packet::to(int peer) noexcept {
   return {peer, reinterpret_cast<std::byte*>(this), sizeof head + data_bytes(head.bytes), packet_signature};
 }
@@ -51,12 +55,13 @@ Result<void> MatchingTransport::post(const Message& message, Direction direction
 
 Result<void> MatchingTransport::send(const Message& message, std::size_t& left, calls::Watchdog& watchdog) {
   Sending& sending = add(sendings_, spare_);
-  sending.packet.head = {static_cast<std::uint64_t>(message.tag), message.signature, message.bytes};
+  sending.packet.fill(message);
   sending.of_caller = &left;
   sending.left = 0;
   const std::size_t in_packet = Packet::data_bytes(message.bytes);
-  std::copy_n(message.data, in_packet, sending.packet.data);
-  auto posted = tagged_->post(sending.packet.to(message.peer), Direction::send, sending.left, watchdog);
+  Result<void> posted;
+  if (!std::exchange(has_sent_head_, false))
+    posted = tagged_->post(sending.packet.to(message.peer), Direction::send, sending.left, watchdog);
   if (posted && in_packet != message.bytes) posted = tagged_->post(message, Direction::send, sending.left, watchdog);
   if (sending.left != 0) ++left;
   else spare_.splice(spare_.begin(), sendings_, std::prev(sendings_.end()));
@@ -76,6 +81,77 @@ void MatchingTransport::receive(const Message& message, std::size_t& left) {
   const auto found =
       std::ranges::find_if(early_, [&](const Early& each) { return is_wanted(each) && !is_taken(each); });
   if (found != early_.end()) wanted.early = &*found;
+}
+
+bool MatchingTransport::move_at_once(const Message& message, Direction direction, Look look) {
+  if (message.tag == Message::untagged) return plain_->move_at_once(message, direction, look);
+  if (!tagged_) return false;
+  return direction == Direction::send ? send_at_once(message, look) : receive_at_once(message, look);
+}
+
+/// The head of a long message may go first: then send() sends the rest.
+bool MatchingTransport::send_at_once(const Message& message, Look look) {
+  const bool is_whole = Packet::data_bytes(message.bytes) == message.bytes;
+  if (!is_whole && look == Look::once) return false;
+  Packet packet;  // NOLINT(cppcoreguidelines-pro-type-member-init): only the message's bytes are read
+  packet.fill(message);
+  if (!tagged_->move_at_once(packet.to(message.peer), Direction::send, Look::once)) return false;
+  if (is_whole || tagged_->move_at_once(message, Direction::send, look)) return true;
+  has_sent_head_ = true;
+  return false;
+}
+
+/// Only where no other receive waits and no message came before its receive, so that there is nothing to match.
+bool MatchingTransport::receive_at_once(const Message& message, Look look) {
+  if (!wanted_.empty() || !early_.empty()) return false;
+  if (message.peer != calls::Watchdog::anyone) return receive_at_once_from(message.peer, message, look, look);
+  return receive_at_once_from_any(message, look);
+}
+
+/// Ranks of which a packet is awaited already are left to progress(): one look of 64 is its.
+bool MatchingTransport::receive_at_once_from_any(const Message& message, Look look) {
+  constexpr int brief = 64;
+  constexpr unsigned every = 64;
+  const int size = static_cast<int>(peers_.size());
+  const std::size_t asked = asked_.size();
+  if (asked != 0 && looks_++ % every == 0) return false;
+  int rank = 0;
+  for (int polls = look == Look::once ? size : std::max(size, brief); polls > 0; --polls) {
+    if (receive_at_once_from(rank, message, Look::once, look)) return true;
+    if (asked_.size() != asked) return false;
+    rank = rank + 1 == size ? 0 : rank + 1;
+  }
+  return false;
+}
+
+/// A packet that is not the message's is left to progress(), and so is the rest of a message that does not come in
+/// time.
+bool MatchingTransport::receive_at_once_from(int rank, const Message& message, Look for_packet, Look for_rest) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  if (peer.state != Peer::State::idle) return false;
+  if (!peer.packet) peer.packet = std::make_unique<Packet>();
+  if (!tagged_->move_at_once(peer.packet->from(rank), Direction::receive, for_packet)) return false;
+  const Head& head = peer.packet->head;
+  const bool is_wanted = head.tag == static_cast<std::uint64_t>(message.tag) && head.signature == message.signature &&
+                         head.bytes == message.bytes;
+  if (!is_wanted || !take_rest_at_once(rank, message, for_rest)) {
+    peer.state = Peer::State::head;
+    peer.left = 0;
+    asked_.push_back(rank);
+    return false;
+  }
+  if (message.source != nullptr) *message.source = rank;
+  return true;
+}
+
+/// The data of the message whose packet has come from a rank.
+bool MatchingTransport::take_rest_at_once(int rank, const Message& message, Look look) {
+  if (Packet::data_bytes(message.bytes) == message.bytes) {
+    std::copy_n(peers_[static_cast<std::size_t>(rank)].packet->data, message.bytes, message.data);
+    return true;
+  }
+  const Message rest = {rank, message.data, message.bytes, message.signature};
+  return look == Look::briefly && tagged_->move_at_once(rest, Direction::receive, look);
 }
 
 Result<bool> MatchingTransport::progress(calls::Watchdog& watchdog) {
@@ -246,6 +322,7 @@ void MatchingTransport::give_up() noexcept {
   asked_.clear();
   early_.clear();
   has_plain_ = false;
+  has_sent_head_ = false;
 }
 
 }  // namespace amldist::collective

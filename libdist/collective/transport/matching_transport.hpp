@@ -39,6 +39,7 @@ class MatchingTransport final : public Transport {
     if (tag == Message::untagged) return plain_->posts_at_once(peer, tag);
     return tagged_ != nullptr && (peer == calls::Watchdog::anyone || tagged_->posts_at_once(peer, tag));
   }
+  [[nodiscard]] bool move_at_once(const Message& message, Direction direction, Look look) override;
   [[nodiscard]] Result<bool> progress(calls::Watchdog& watchdog) override;
   [[nodiscard]] Result<void> keep_waiting(calls::Watchdog& watchdog) override;
   bool rest(int idle) override;
@@ -60,6 +61,8 @@ class MatchingTransport final : public Transport {
     [[nodiscard]] static constexpr std::size_t data_bytes(std::uint64_t of) noexcept {
       return of <= most_data ? of : 0;
     }
+    /// With the message's head, and its data if that is short.
+    void fill(const Message& message) noexcept;
     /// As a message to a peer. A receive takes any length.
     [[nodiscard]] Message to(int peer) noexcept;
     [[nodiscard]] Message from(int peer) noexcept;
@@ -101,6 +104,11 @@ class MatchingTransport final : public Transport {
   [[nodiscard]] bool has_tagged() const noexcept { return !sendings_.empty() || !wanted_.empty(); }
   [[nodiscard]] Result<void> send(const Message& message, std::size_t& left, calls::Watchdog& watchdog);
   void receive(const Message& message, std::size_t& left);
+  [[nodiscard]] bool send_at_once(const Message& message, Look look);
+  [[nodiscard]] bool receive_at_once(const Message& message, Look look);
+  [[nodiscard]] bool receive_at_once_from_any(const Message& message, Look look);
+  [[nodiscard]] bool receive_at_once_from(int rank, const Message& message, Look for_packet, Look for_rest);
+  [[nodiscard]] bool take_rest_at_once(int rank, const Message& message, Look look);
   [[nodiscard]] Result<void> ask_for_heads(calls::Watchdog& watchdog);
   [[nodiscard]] Result<bool> take(int rank, Peer& peer, calls::Watchdog& watchdog);
   [[nodiscard]] Result<void> ask_for_head(int rank, calls::Watchdog& watchdog);
@@ -118,12 +126,14 @@ class MatchingTransport final : public Transport {
   std::atomic<Transport*> tagged_of_all_ = nullptr;  ///< the same, for interrupt()
   std::vector<Peer> peers_;
   std::vector<int> asked_;  ///< ranks whose state is not idle
+  unsigned looks_ = 0;      ///< for messages of any source, while some ranks were asked
   std::list<Sending> sendings_;
   std::list<Sending> spare_;  ///< for the next send: memory is not taken anew for each
   std::list<Wanted> spare_wanted_;
-  std::list<Wanted> wanted_;  ///< oldest first
-  std::list<Early> early_;    ///< oldest first
-  bool has_plain_ = false;    ///< the other transport has messages under way
+  std::list<Wanted> wanted_;    ///< oldest first
+  std::list<Early> early_;      ///< oldest first
+  bool has_sent_head_ = false;  ///< move_at_once() has, of the message that is posted next
+  bool has_plain_ = false;      ///< the other transport has messages under way
 };
 
 }  // namespace amldist::collective

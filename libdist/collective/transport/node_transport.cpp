@@ -14,8 +14,18 @@
 namespace amldist::collective {
 namespace {
 
-/// Part size: the other end continues while this one copies the next part.
-constexpr std::size_t together = 16UL << 10;
+/// The next part of a message of which `done` of `all` bytes, header included, have moved: the other end continues
+/// while this one copies the next part. A short rest comes with the part before it: both ends would wait for it.
+constexpr std::size_t part_after(std::size_t done, std::size_t all) noexcept {
+  const std::size_t usual = all < 24UL << 10 ? 8UL << 10 : all < 128UL << 10 ? 16UL << 10 : 32UL << 10;
+  const std::size_t part = usual - done % usual;
+  return all - done < part + usual / 2 ? all - done : part;
+}
+/// The longest message, with its header, that is received at once: it is not fetched, and its first part is all of it.
+constexpr std::size_t at_once = tuning::message_fetched_from;
+static_assert(part_after(0, at_once) == at_once);
+/// Whether that holds for a message of this length.
+constexpr bool is_short(const Message& message) noexcept { return message.bytes + MessageRing::line <= at_once; }
 /// Bytes of a fetched message that are copied at once: other messages and the watchdog get their turn in between.
 constexpr std::size_t fetched_at_once = 1UL << 20;
 constexpr std::string_view damaged = "the ring in shared memory is damaged";
@@ -49,6 +59,8 @@ NodeTransport::NodeTransport(std::unique_ptr<Transport> others, std::byte* memor
                            {}});
   }
 }
+
+std::size_t NodeTransport::Progress::next_part() const noexcept { return part_after(done, done + remaining()); }
 
 std::span<std::byte> NodeTransport::Progress::data(std::size_t bytes) const noexcept {
   const std::size_t in_header = done < header() ? header() - done : 0;
@@ -87,7 +99,13 @@ Result<void> NodeTransport::post(const Message& message, Direction direction, st
   Neighbour& neighbour = neighbours_[*index];
   Queue& queue = sends ? neighbour.sends : neighbour.receives;
   Progress begun = {message, &left, *index};
-  begun.is_offered = sends && may_be_fetched(message) && neighbour.to.offers(message.bytes);
+  if (begun_ && begun_->neighbour == *index && begun_->message.data == message.data) {
+    begun = *std::exchange(begun_, std::nullopt);
+    begun.left = &left;
+  } else if (sends && may_be_fetched(message)) {
+    begun.is_offered = neighbour.to.offers(message.bytes);
+    neighbour.to.count(message.bytes);
+  }
   if (queue.is_empty()) {
     if (sends) {
       const auto moved = push(begun, watchdog);
@@ -100,6 +118,111 @@ Result<void> NodeTransport::post(const Message& message, Direction direction, st
   ++left;
   is_new_ = true;
   return {};
+}
+
+bool NodeTransport::move_at_once(const Message& message, Direction direction, Look look) {
+  const auto index = index_of(message.peer);
+  if (!index) return others_->move_at_once(message, direction, look);
+  Neighbour& neighbour = neighbours_[*index];
+  const bool may_wait = look == Look::briefly && !oversubscribed_;
+  if (direction == Direction::send) {
+    if (!neighbour.sends.is_empty()) return false;
+    return send_at_once(neighbour.to, message) || (may_wait && send_in_step(*index, message));
+  }
+  if (!is_short(message) && !may_wait) return false;
+  if (!neighbour.receives.is_empty() && !take_arrived(*index)) return false;
+  constexpr int brief = 128;  // about two microseconds
+  const int polls = may_wait ? brief : 1;
+  return is_short(message) ? receive_at_once(neighbour.from, message, polls) : receive_in_step(*index, message, polls);
+}
+
+/// Moves a long message while the other rank does its part. If that pauses, post() goes on with the message.
+template <typename Move>
+bool NodeTransport::move_in_step(Progress message, Move move) {
+  constexpr int patience = 512;  // polls: about eight microseconds
+  for (int idle = 0; message.remaining() != 0 && idle < patience; ++idle) {
+    const auto moved = move(message);
+    if (!moved) break;  // the ring is damaged: progress() reports that
+    if (*moved != 0) idle = -1;
+    else relax_briefly();
+  }
+  if (message.remaining() == 0) return true;
+  begun_ = message;
+  return false;
+}
+
+bool NodeTransport::send_in_step(std::size_t neighbour, const Message& message) {
+  RingWriter& ring = neighbours_[neighbour].to;
+  if (may_be_fetched(message)) {
+    if (ring.offers(message.bytes)) return false;
+    ring.count(message.bytes);
+  }
+  return move_in_step({message, nullptr, neighbour}, [&ring](Progress& send) { return put_parts(ring, send); });
+}
+
+bool NodeTransport::receive_in_step(std::size_t neighbour, const Message& message, int polls) {
+  RingReader& ring = neighbours_[neighbour].from;
+  const auto length = await_header(ring, message, polls);
+  if (!length) return false;
+  Progress receive = {message, nullptr, neighbour};
+  receive.message.bytes = *length;
+  receive.done = receive.header();
+  ring.take_header(receive.header(), part_after(0, receive.header() + *length));
+  begin_timing(ring, receive);
+  const bool is_whole = move_in_step(receive, [&ring](Progress& each) { return take_parts(ring, each); });
+  if (is_whole) end_timing(ring, receive);
+  return is_whole;
+}
+
+/// Receives what has arrived of short messages that were posted; whether no other message of this neighbour is awaited
+/// then. The next progress() reports them.
+bool NodeTransport::take_arrived(std::size_t neighbour) noexcept {
+  auto& [to, from, sends, receives] = neighbours_[neighbour];
+  while (!receives.is_empty() && receives.front().done == 0 && receive_at_once(from, receives.front().message, 1)) {
+    --*receives.front().left;
+    receives.pop();
+    has_taken_ = true;
+  }
+  if (!receives.is_empty()) return false;
+  std::erase(receiving_, neighbour);
+  return true;
+}
+
+/// A damaged ring has no room: post() finds out.
+bool NodeTransport::send_at_once(RingWriter& ring, const Message& message) const noexcept {
+  const std::size_t all = header_bytes(message.bytes) + message.bytes;
+  if (message.bytes > MessageRing::capacity / 2 || ring.room(all).value_or(0) < all) return false;
+  if (may_be_fetched(message)) {
+    if (ring.offers(message.bytes)) return false;
+    ring.count(message.bytes);
+  }
+  Progress send = {message};
+  if (all > at_once) return put_parts(ring, send).has_value();
+  put_header(ring, message);
+  ring.put({message.data, message.bytes});
+  ring.publish();
+  return true;
+}
+
+/// The length of the message, once all of its first part is in the ring. nullopt, too, for another message than the
+/// expected one: post() finds out what that is.
+std::optional<std::size_t> NodeTransport::await_header(RingReader& ring, const Message& message, int polls) noexcept {
+  auto length = ring.announced_length(message.signature);
+  for (int poll = 1; poll < polls && !length; ++poll) {
+    relax_briefly();
+    length = ring.announced_length(message.signature);
+  }
+  const bool is_expected = length && (message.is_most ? *length <= message.bytes : *length == message.bytes);
+  return is_expected ? length : std::nullopt;
+}
+
+bool NodeTransport::receive_at_once(RingReader& ring, const Message& message, int polls) noexcept {
+  const auto length = await_header(ring, message, polls);
+  if (!length || *length + header_bytes(*length) > at_once) return false;  // the rest is not in the ring yet
+  ring.take_header(header_bytes(*length), header_bytes(*length) + *length);
+  ring.take({message.data, *length});
+  ring.release();
+  return true;
 }
 
 /// Moves the oldest messages of each neighbour.
@@ -130,11 +253,12 @@ Result<bool> NodeTransport::progress(calls::Watchdog& watchdog) {
   if (!sent) return sent.error();
   const auto got = advance(receiving_, &Neighbour::receives, [&](Progress& each) { return pull(each, watchdog); });
   if (!got) return got.error();
-  if (others_are_idle_) return *sent || *got;
+  const bool has_moved = *sent || *got || std::exchange(has_taken_, false);
+  if (others_are_idle_) return has_moved;
   const auto moved = others_->progress(watchdog);
   if (!moved) return moved.error();
   others_are_idle_ = others_->awaited() == calls::Watchdog::anyone;
-  return *sent || *got || *moved;
+  return has_moved || *moved;
 }
 
 /// Shows where the data is, once; then waits until the receiver has it.
@@ -145,7 +269,7 @@ Result<bool> NodeTransport::offer(Progress& send, calls::Watchdog& watchdog) {
     if (!fits) return watchdog.lost(send.message.peer, damaged);
     if (*fits == 0) return false;
     const std::uint64_t contents[] = {send.message.bytes, reinterpret_cast<std::uintptr_t>(send.message.data)};
-    ring.begin_message({send.message.signature, true, true});
+    ring.begin_message({send.message.signature, true});
     ring.put(std::as_bytes(std::span(contents)));
     ring.publish();
     send.done = send.header();
@@ -157,29 +281,36 @@ Result<bool> NodeTransport::offer(Progress& send, calls::Watchdog& watchdog) {
   return *fetched;
 }
 
-/// Moves at most one ring's capacity, so that other messages and the other direction get their turn.
-Result<bool> NodeTransport::push(Progress& send, calls::Watchdog& watchdog) {
-  if (send.is_offered) return offer(send, watchdog);
-  RingWriter& ring = neighbours_[send.neighbour].to;
+void NodeTransport::put_header(RingWriter& ring, const Message& message) noexcept {
+  const std::uint64_t length = message.bytes;
+  ring.begin_message({message.signature});
+  ring.put(std::as_bytes(std::span(&length, 1)));
+  if (header_bytes(length) == MessageRing::line) ring.end_line();
+}
+
+/// Writes at most one ring's capacity, so that other messages and the other direction get their turn. Returns how many
+/// bytes of header and data; nullopt if the ring is damaged.
+std::optional<std::size_t> NodeTransport::put_parts(RingWriter& ring, Progress& send) noexcept {
   std::size_t moved = 0;
   while (send.remaining() != 0 && moved < MessageRing::capacity) {
-    const std::size_t wanted = std::min(send.remaining(), together);
-    const auto fits = ring.room(wanted);
-    if (!fits) return watchdog.lost(send.message.peer, damaged);
-    const std::size_t bytes = std::min(wanted, *fits);
-    if (bytes == 0) break;
-    if (send.done == 0) {
-      const std::uint64_t length = send.message.bytes;
-      ring.begin_message({send.message.signature, false, bytes == wanted});
-      ring.put(std::as_bytes(std::span(&length, 1)));
-      if (send.header() == MessageRing::line) ring.end_line();
-    }
+    const std::size_t bytes = send.next_part();
+    const auto fits = ring.room(bytes);
+    if (!fits) return std::nullopt;
+    if (*fits < bytes) break;  // less than a part would be one more for both ends to wait for
+    if (send.done == 0) put_header(ring, send.message);
     ring.put(send.data(bytes));
     ring.publish();
     send.done += bytes;
     moved += bytes;
   }
-  return moved != 0;
+  return moved;
+}
+
+Result<bool> NodeTransport::push(Progress& send, calls::Watchdog& watchdog) {
+  if (send.is_offered) return offer(send, watchdog);
+  const auto moved = put_parts(neighbours_[send.neighbour].to, send);
+  if (!moved) return watchdog.lost(send.message.peer, damaged);
+  return *moved != 0;
 }
 
 Result<bool> NodeTransport::take_header(Progress& receive, calls::Watchdog& watchdog) {
@@ -200,24 +331,30 @@ Result<bool> NodeTransport::take_header(Progress& receive, calls::Watchdog& watc
   if (!is_expected) return watchdog.differs(receive.message.peer);
   receive.message.bytes = length;
   receive.is_offered = start->is_offered;
-  const std::size_t first_part = receive.is_offered ? MessageRing::line : std::min(receive.remaining(), together);
+  const std::size_t first_part = receive.is_offered ? MessageRing::line : receive.next_part();
   if (is_announced) ring.known(begins, first_part);
   if (receive.is_offered) ring.take(std::as_writable_bytes(std::span(&receive.from, 1)));
   if (receive.is_offered) ring.release();
   else if (receive.header() == MessageRing::line) ring.end_line();
   receive.done = receive.header();
-  if (may_be_fetched(receive.message)) receive.begun = Clock::now();
+  begin_timing(ring, receive);
   return true;
+}
+
+void NodeTransport::begin_timing(RingReader& ring, Progress& receive) const noexcept {
+  if (may_be_fetched(receive.message) && ring.is_timed(receive.message.bytes, receive.is_offered))
+    receive.begun = Clock::now();
 }
 
 /// The header comes when the sender has copied the first part; the other parts are copied at both ends at once. A
 /// message that the ring holds may have been copied before this rank looked, so its first part is counted, too.
-void NodeTransport::end_timing(const Progress& receive) {
+void NodeTransport::end_timing(RingReader& ring, const Progress& receive) noexcept {
+  if (receive.begun == Clock::time_point()) return;
   const std::size_t bytes = receive.message.bytes;
   auto took = Clock::now() - receive.begun;
   if (bytes <= MessageRing::capacity && !receive.is_offered)
-    took += took * static_cast<long>(std::min(together, bytes)) / static_cast<long>(bytes);
-  neighbours_[receive.neighbour].from.note(bytes, receive.is_offered, took);
+    took += took * static_cast<long>(part_after(0, bytes)) / static_cast<long>(bytes);
+  ring.note(bytes, receive.is_offered, took);
 }
 
 /// Receives in a single copy.
@@ -241,14 +378,13 @@ Error NodeTransport::why_not_fetched(const Progress& receive, std::size_t bytes,
   return bad_buffer_of(receive.message.peer, host_, bytes, error.message);
 }
 
-/// Receives from the ring.
-Result<bool> NodeTransport::stream(Progress& receive, calls::Watchdog& watchdog) {
-  RingReader& ring = neighbours_[receive.neighbour].from;
+/// As put_parts(), for what was written.
+std::optional<std::size_t> NodeTransport::take_parts(RingReader& ring, Progress& receive) noexcept {
   std::size_t moved = 0;
   while (receive.remaining() != 0 && moved < MessageRing::capacity) {
-    const std::size_t wanted = std::min(receive.remaining(), together);
+    const std::size_t wanted = receive.next_part();
     const auto available = ring.available(wanted);
-    if (!available) return watchdog.lost(receive.message.peer, damaged);
+    if (!available) return std::nullopt;
     const std::size_t bytes = std::min(wanted, *available);
     if (bytes == 0) break;
     ring.take(receive.data(bytes));
@@ -256,21 +392,32 @@ Result<bool> NodeTransport::stream(Progress& receive, calls::Watchdog& watchdog)
     receive.done += bytes;
     moved += bytes;
   }
-  return moved != 0;
+  return moved;
+}
+
+/// Receives from the ring.
+Result<bool> NodeTransport::stream(Progress& receive, calls::Watchdog& watchdog) {
+  const auto moved = take_parts(neighbours_[receive.neighbour].from, receive);
+  if (!moved) return watchdog.lost(receive.message.peer, damaged);
+  return *moved != 0;
 }
 
 Result<bool> NodeTransport::pull(Progress& receive, calls::Watchdog& watchdog) {
-  bool moved = false;
-  if (receive.done == 0) {
+  RingReader& ring = neighbours_[receive.neighbour].from;
+  const bool begins = receive.done == 0;
+  if (begins && is_short(receive.message) && receive_at_once(ring, receive.message, 1)) {
+    receive.done += receive.remaining();
+    return true;
+  }
+  if (begins) {
     auto begun = take_header(receive, watchdog);
     if (!begun || !*begun) return begun;
-    moved = true;
-    if (receive.remaining() == 0) neighbours_[receive.neighbour].from.release();
+    if (receive.remaining() == 0) ring.release();
   }
   auto more = receive.is_offered ? fetch(receive, watchdog) : stream(receive, watchdog);
   if (!more) return more;
-  if (receive.remaining() == 0 && may_be_fetched(receive.message)) end_timing(receive);
-  return moved || *more;
+  if (receive.remaining() == 0) end_timing(ring, receive);
+  return begins || *more;
 }
 
 int NodeTransport::awaited() const noexcept {
@@ -342,6 +489,7 @@ void NodeTransport::give_up() noexcept {
   }
   sending_.clear();
   receiving_.clear();
+  begun_.reset();
   others_->give_up();
 }
 

@@ -37,6 +37,7 @@ class NodeTransport final : public Transport {
   [[nodiscard]] bool posts_at_once(int peer, int tag) const noexcept override {
     return index_of(peer) ? true : others_->posts_at_once(peer, tag);
   }
+  [[nodiscard]] bool move_at_once(const Message& message, Direction direction, Look look) override;
   [[nodiscard]] Result<bool> progress(calls::Watchdog& watchdog) override;
   [[nodiscard]] Result<void> keep_waiting(calls::Watchdog& watchdog) override;
   bool rest(int idle) override;
@@ -61,6 +62,8 @@ class NodeTransport final : public Transport {
     Clock::time_point begun = {};  ///< for a receive: when its header came, if it is timed
     [[nodiscard]] std::size_t header() const noexcept { return header_bytes(message.bytes); }
     [[nodiscard]] std::size_t remaining() const noexcept { return header() + message.bytes - done; }
+    /// Both ends move the same parts.
+    [[nodiscard]] std::size_t next_part() const noexcept;
     /// The part of the data that is among the next `bytes` bytes of header and data.
     [[nodiscard]] std::span<std::byte> data(std::size_t bytes) const noexcept;
   };
@@ -92,10 +95,23 @@ class NodeTransport final : public Transport {
   [[nodiscard]] bool may_be_fetched(const Message& message) const noexcept {
     return peers_ != nullptr && message.bytes >= tuning::message_fetched_from;
   }
+  static void put_header(RingWriter& ring, const Message& message) noexcept;
+  [[nodiscard]] bool send_at_once(RingWriter& ring, const Message& message) const noexcept;
+  [[nodiscard]] bool take_arrived(std::size_t neighbour) noexcept;
+  [[nodiscard]] static std::optional<std::size_t> await_header(RingReader& ring, const Message& message,
+                                                               int polls) noexcept;
+  [[nodiscard]] static bool receive_at_once(RingReader& ring, const Message& message, int polls) noexcept;
+  template <typename Move>
+  [[nodiscard]] bool move_in_step(Progress message, Move move);
+  [[nodiscard]] bool send_in_step(std::size_t neighbour, const Message& message);
+  [[nodiscard]] bool receive_in_step(std::size_t neighbour, const Message& message, int polls);
+  [[nodiscard]] static std::optional<std::size_t> put_parts(RingWriter& ring, Progress& send) noexcept;
+  [[nodiscard]] static std::optional<std::size_t> take_parts(RingReader& ring, Progress& receive) noexcept;
   [[nodiscard]] Result<bool> offer(Progress& send, calls::Watchdog& watchdog);
   /// Takes the header of an arriving message, and compares it with what is expected.
   [[nodiscard]] Result<bool> take_header(Progress& receive, calls::Watchdog& watchdog);
-  void end_timing(const Progress& receive);
+  void begin_timing(RingReader& ring, Progress& receive) const noexcept;
+  static void end_timing(RingReader& ring, const Progress& receive) noexcept;
   [[nodiscard]] Result<bool> fetch(Progress& receive, calls::Watchdog& watchdog);
   [[nodiscard]] Error why_not_fetched(const Progress& receive, std::size_t bytes, const Error& error,
                                       calls::Watchdog& watchdog) const;
@@ -118,6 +134,8 @@ class NodeTransport final : public Transport {
   std::vector<std::size_t> sending_;  ///< neighbours to which messages are under way, in the order in which they began
   std::vector<std::size_t> receiving_;  ///< those from which messages are expected
   bool others_are_idle_ = true;         ///< the other transport has no messages under way
+  std::optional<Progress> begun_;       ///< what move_at_once() has begun, for the next post()
+  bool has_taken_ = false;              ///< messages ended outside of progress()
   bool is_new_ = false;                 ///< a message was posted since the last rest()
   Clock::time_point idle_since_;
 };

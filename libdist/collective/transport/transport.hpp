@@ -59,6 +59,14 @@ class Transport {
                                           calls::Watchdog& watchdog) = 0;
   /// Whether post() never waits for messages with this rank: neither for a connection nor for another lock.
   [[nodiscard]] virtual bool posts_at_once(int /*peer*/, int /*tag*/) const noexcept { return false; }
+  /// How long move_at_once() looks for what is to be received.
+  enum class Look : std::uint8_t { once, briefly };
+  /// Moves a short message now, if none of this pair comes before it and the other rank has done its part: what is sent
+  /// has room, what is received has arrived. false: nothing has happened; post() the message. But if it looks briefly,
+  /// a long message may have begun: then the next post() with this rank must be of this message, and goes on with it.
+  [[nodiscard]] virtual bool move_at_once(const Message& /*message*/, Direction /*direction*/, Look /*look*/) {
+    return false;
+  }
   /// Makes progress without waiting; returns whether anything moved.
   [[nodiscard]] virtual Result<bool> progress(calls::Watchdog& watchdog) = 0;
   /// Backs off after `idle` unsuccessful polls: it may yield or sleep, for a few milliseconds at most. Returns whether

@@ -18,7 +18,7 @@ struct LossLimit {
   std::uint64_t most;
   bool is_failure = false;  ///< of a request that timed out or was given up, and not only of the order of packets
 };
-constexpr std::array<LossLimit, 30> limits = {{
+constexpr std::array<LossLimit, 30> loss_limits = {{
     {"out_of_sequence", 10'000},
     {"packet_seq_err", 10'000},
     {"implied_nak_seq_err", 10'000},
@@ -82,7 +82,7 @@ PacketLoss find_packet_loss(const std::vector<JudgedPort>& ports, const CounterH
   const std::string_view remedy = is_lossless ? "check the cable, and the route to the nodes that it talks to"
                                               : "check priority flow control and ECN on this port and its switch";
   for (const JudgedPort& each : ports) {
-    for (const LossLimit& limit : limits) {
+    for (const LossLimit& limit : loss_limits) {
       const auto value = counter_value(*each.port, limit.name);
       const auto others = others_than(ports, each, limit.name);
       if (!value || (!history.baseline && others.empty())) continue;

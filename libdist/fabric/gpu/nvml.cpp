@@ -11,8 +11,6 @@
 namespace amldist::fabric {
 namespace {
 
-using text::concat;
-
 // The types and numbers used here, from NVIDIA's nvml.h, whose ABI is stable.
 using NvmlDevice = struct NvmlDeviceHandle*;
 using NvmlReturn = int;
@@ -21,7 +19,7 @@ constexpr int uncorrected_errors = 1;
 constexpr int volatile_counter = 0;
 constexpr int aggregate_counter = 1;
 constexpr unsigned most_links = 18;
-constexpr unsigned most_gpus = 64;
+constexpr unsigned most_gpus_asked = 64;
 
 /// nvmlPciInfo_t
 struct PciInfo {
@@ -185,7 +183,8 @@ GpuStates ask_nvml(const std::string& library) {
   if (nvml.driver_version != nullptr) static_cast<void>(nvml.driver_version(version.data(), version.size()));
   version.back() = 0;
   states.driver = version.data();
-  for (unsigned index = 0; index < std::min(count, most_gpus); ++index) states.gpus.push_back(state_of(nvml, index));
+  for (unsigned index = 0; index < std::min(count, most_gpus_asked); ++index)
+    states.gpus.push_back(state_of(nvml, index));
   return states;
 }
 

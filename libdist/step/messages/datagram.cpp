@@ -43,8 +43,8 @@ std::optional<Unsealed> unseal(const Token& token, Direction direction, std::str
   constexpr std::size_t head_bytes = sealed_head.size() + 3 * field_bytes - 1;
   if (datagram.size() < head_bytes || datagram.size() > longest_answer || !datagram.starts_with(sealed_head))
     return std::nullopt;
-  const auto sender = from_hexadecimal(datagram.substr(sealed_head.size(), token_digits));
-  const auto time = from_hexadecimal(datagram.substr(sealed_head.size() + field_bytes, token_digits));
+  const auto sender = from_hex(datagram.substr(sealed_head.size(), token_digits));
+  const auto time = from_hex(datagram.substr(sealed_head.size() + field_bytes, token_digits));
   if (!sender || !time) return std::nullopt;
   Unsealed out{{*sender, *time}, text::concat({encode(token, {}), datagram.substr(head_bytes)})};
   if (!are_equal(seal(token, direction, out.stamp, out.message), datagram)) return std::nullopt;
@@ -61,17 +61,12 @@ std::optional<std::vector<std::string_view>> decode(std::string_view datagram, s
   if (datagram.size() > longest_datagram) return std::nullopt;
   auto fields = text::split(datagram, ';');
   const bool ours =
-      fields.size() > head_fields && fields[0] == magic && fields[1] == version && from_hexadecimal(fields[2]) == token;
+      fields.size() > head_fields && fields[0] == magic && fields[1] == version && fields[2] == to_hexadecimal(token);
   if (!ours) return std::nullopt;
   fields.erase(fields.begin(), fields.begin() + head_fields);
   return fields;
 }
 
 std::string to_hexadecimal(std::uint64_t number) { return to_hex(number, sizeof number); }
-
-std::optional<std::uint64_t> from_hexadecimal(std::string_view digits) noexcept {
-  if (digits.size() != token_digits || digits.find_first_of("ABCDEF") != std::string_view::npos) return std::nullopt;
-  return from_hex(digits);
-}
 
 }  // namespace amldist::step

@@ -63,8 +63,7 @@ struct Unsealed {
 /// The fields, if the datagram has this version, the right token and at least one field; nullopt otherwise.
 [[nodiscard]] std::optional<std::vector<std::string_view>> decode(std::string_view datagram, std::uint64_t token);
 
-/// A token as 16 hexadecimal digits, and back.
+/// A token as 16 hexadecimal digits.
 [[nodiscard]] std::string to_hexadecimal(std::uint64_t number);
-[[nodiscard]] std::optional<std::uint64_t> from_hexadecimal(std::string_view digits) noexcept;
 
 }  // namespace amldist::step

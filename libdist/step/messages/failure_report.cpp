@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "base/text/hex.hpp"
 #include "base/text/text.hpp"
 #include "launch/option/spec.hpp"
 #include "launch/placement/task_map.hpp"
@@ -101,10 +102,11 @@ std::optional<ReportChannel> ReportChannel::parse(std::string_view text) {
   if (fields.size() != 3 || fields[0] != report_version) return std::nullopt;
   const auto port = text::to_number(value_of(fields[1], "port").value_or(""), 65535);
   const auto token = value_of(fields[2], "token").value_or("");
-  const auto mark = from_hexadecimal(token.substr(0, token.size() / 2));
-  const auto rest = from_hexadecimal(token.substr(token.size() / 2));
+  const auto mark = from_hex(token.substr(0, token.size() / 2));
+  const auto rest = from_hex(token.substr(token.size() / 2));
   if (!port || *port == 0 || !mark || !rest) return std::nullopt;
-  return ReportChannel{static_cast<std::uint16_t>(*port), {*mark, *rest}};
+  const ReportChannel channel{static_cast<std::uint16_t>(*port), {*mark, *rest}};
+  return channel.to_string() == text ? std::optional(channel) : std::nullopt;
 }
 
 namespace {
@@ -125,8 +127,8 @@ std::string received(std::string_view field) {
 
 }  // namespace
 
-const std::string* FailureReport::text_of(Cause::Kind kind) const noexcept {
-  const auto found = std::ranges::find(causes, kind, &Cause::kind);
+const std::string* FailureReport::text_of(Cause::Kind wanted) const noexcept {
+  const auto found = std::ranges::find(causes, wanted, &Cause::kind);
   return found != causes.end() ? &found->text : nullptr;
 }
 
@@ -237,7 +239,7 @@ void FirstFailure::note_memory(const FailureReport& report) {
 void FirstFailure::take_unfinished(const FailureReport& report) {
   constexpr std::uint64_t moment_ms = 200;  // nodes do not start a step at the same time
   const bool is_late = first_ && report.elapsed_ms > first_->elapsed_ms + moment_ms;
-  if (!unfinished_ && !is_late && report.last_call.starts_with("after ")) unfinished_ = report;
+  if (!unfinished_ && !is_late && trace::is_between_calls(report.last_call)) unfinished_ = report;
 }
 
 namespace {
@@ -299,11 +301,19 @@ bool FirstFailure::is_earlier_cause(const FailureReport& report) const {
   return distance < before && (distance == 0 || !was_terminated(report.wait_status));
 }
 
+namespace {
+/// The call of a rank with which it ends well.
+std::string_view proper_end_of(std::string_view source) {
+  return source == "amldist" ? "amldist_finalize" : source == "torch" ? "destroy_process_group" : "MPI_Finalize";
+}
+}  // namespace
+
 /// Whether a task failed because another rank had left it: a PMIx server kills the others then with SIGKILL, and Open
-/// MPI 5 ends a process whose call meets a closed connection.
+/// MPI 5 ends a process whose call meets a closed connection. Of other libraries' ranks only those count for which the
+/// others waited, which is told by their recorders.
 bool FirstFailure::has_unfinished_cause(bool has_mpi) const {
-  const bool is_killed = has_mpi && ended_by(first_->wait_status, SIGKILL);
-  return unfinished_ && (is_killed || first_->last_call.starts_with("in "));
+  const bool is_killed = ended_by(first_->wait_status, SIGKILL);
+  return unfinished_ && has_mpi && (is_killed || first_->last_call.starts_with("in "));
 }
 
 /// Whether the first task to fail may have ended because of another: it was killed or asked to end, or failed in a
@@ -320,7 +330,7 @@ const FailureReport* FirstFailure::recorded_cause(const RecordedCause& recorded)
   for (const std::uint32_t rank : recorded.ranks) {
     const auto end = ends_.find(rank);
     if (end == ends_.end() || (was_ended(end->second) && !was_ended(*first_))) continue;
-    if (!is_failure(end->second.wait_status) && !end->second.last_call.starts_with("after ")) continue;
+    if (!is_failure(end->second.wait_status) && !trace::is_between_calls(end->second.last_call)) continue;
     if (found == nullptr || order(end->second) < order(*found)) found = &end->second;
   }
   return found;
@@ -333,8 +343,7 @@ EndRecord FirstFailure::record(const RestOfStep& rest, const std::optional<Recor
   const FailureReport* const told = counts && !has_crashed(*first_) ? recorded_cause(*recorded) : nullptr;
   const FailureReport& cause = told != nullptr ? *told : has_unfinished_cause(rest.has_mpi) ? *unfinished_ : *first_;
   EndRecord record = end_of(cause);
-  const bool is_own = told != nullptr && recorded->source == "amldist";
-  record.evidence = description(cause, rest, is_own ? "amldist_finalize" : "MPI_Finalize");
+  record.evidence = description(cause, rest, proper_end_of(told != nullptr ? recorded->source : "mpi"));
   using enum Cause::Kind;
   const bool is_nodes = cause.text_of(unhealthy) != nullptr || cause.text_of(link) != nullptr;
   record.cause = cause.text_of(out_of_memory) != nullptr ? EndRecord::Cause::out_of_memory
@@ -407,8 +416,9 @@ std::string FirstFailure::description(const FailureReport& cause, const RestOfSt
   const bool unfinished = !is_failure(cause.wait_status);
   return concat({"rank ", std::to_string(cause.rank), " (local ", std::to_string(cause.local_rank), ") on ", cause.host,
                  ": ", end_with_cause(cause), unfinished ? concat({" without ", last_call}) : "", time_of(cause),
-                 cause.last_call.empty() ? "" : ", ", cause.last_call, node_words(cause),
-                 unfinished ? "" : clause(cause, rest)});
+                 cause.last_call.empty() ? "" : ", ", cause.last_call,
+                 trace::was_cut_short(cause.last_call) ? "; nothing recorded tells whose call is wrong" : "",
+                 node_words(cause), unfinished ? "" : clause(cause, rest)});
 }
 
 std::string FirstFailure::clause(const FailureReport& cause, const RestOfStep& rest) const {

@@ -68,7 +68,7 @@ struct FailureReport {
   static constexpr std::size_t most_causes = 3;
 
   /// The text of the cause of this kind; nullptr if the report has no such cause.
-  [[nodiscard]] const std::string* text_of(Cause::Kind kind) const noexcept;
+  [[nodiscard]] const std::string* text_of(Cause::Kind wanted) const noexcept;
   [[nodiscard]] std::string to_datagram(std::uint64_t token) const;
   /// nullopt for a datagram that to_datagram(token) cannot have written.
   [[nodiscard]] static std::optional<FailureReport> parse(std::string_view datagram, std::uint64_t token);
@@ -87,14 +87,16 @@ struct RestOfStep {
   bool runs = false;              ///< some tasks still run
   bool kill_on_bad_exit = false;  ///< Slurm ends the step when one task fails
   bool has_srun = true;           ///< false: --kill-on-bad-exit is an option of srun and would have no effect
-  bool has_mpi = true;            ///< a rank has made calls of MPI, whose servers kill the ranks that another has left
+  bool has_mpi = true;  ///< a rank has made calls of MPI, whose servers and calls end the ranks that another has left
 };
 
 /// What recorders tell about the first of several ends.
 struct RecordedCause {
-  std::vector<std::uint32_t> ranks;  ///< for which the others waited when they ended, or whose call is wrong
-  std::string node;                  ///< of the first of them
-  std::string source;                ///< of the calls: "mpi", "amldist", ...
+  /// For which the others waited when they ended, or whose call is wrong; empty: `wrong_call` names several, of which
+  /// all or some are wrong.
+  std::vector<std::uint32_t> ranks;
+  std::string node;    ///< of the first of them; empty: not known
+  std::string source;  ///< of the calls: "mpi", "amldist", ...
   /// "broadcast #28 (...): rank 2 (local 0) on node2 called allreduce #28 (...) instead"; empty: they have ended in no
   /// wrong call.
   std::string wrong_call;

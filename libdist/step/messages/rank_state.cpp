@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/text/hex.hpp"
+#include "base/text/printable.hpp"
 #include "base/text/tasks_per_node.hpp"
 #include "base/text/text.hpp"
 #include "step/messages/datagram.hpp"
@@ -23,6 +25,11 @@ using trace::Writer;
 using trace::recorder_format::State;
 
 constexpr std::int64_t ns_per_ms = 1'000'000;
+/// What it says of two ranks on hosts with long names; the calls of the rank need room, too.
+constexpr std::size_t longest_wrong_sentence = 320;
+/// The rest is for the order of the calls.
+constexpr std::size_t longest_without_order = 1000;
+constexpr std::string_view knows_wrong_calls = "amldist";
 /// As trace::Writer; "ended" is gone and has closed its recorder well, "exited" is gone with status 0.
 constexpr std::array<std::string_view, 5> writers = {"runs", "stopped", "gone", "ended", "exited"};
 constexpr std::array<std::string_view, 5> sources = {"amldist", "mpi", "nccl", "torch", trace::without_file};
@@ -59,6 +66,18 @@ std::string members_word(const trace::MemberRanks& ranks) {
   return list.empty() || list.size() > longest ? "-" : list;
 }
 
+bool tells_wrong_call(const Recording& recording) {
+  return recording.wrong && !recording.note.empty() && recording.source == knows_wrong_calls &&
+         recording.writer == Writer::gone;
+}
+
+/// Cut where it is too long.
+std::string wrong_line(const Recording& recording) {
+  const auto& rank = recording.wrong->rank;
+  return concat({"wrong ", rank ? std::to_string(*rank) : "-", " ",
+                 text::printable(recording.note, longest_wrong_sentence - std::string_view("...").size()), "\n"});
+}
+
 std::string comm_line(const CommunicatorRecord& communicator) {
   const auto& ranks = communicator.world_ranks;
   return concat({"comm ", to_hexadecimal(communicator.id), " ", std::to_string(communicator.rank), " ",
@@ -66,17 +85,22 @@ std::string comm_line(const CommunicatorRecord& communicator) {
                  " ", std::to_string(ranks.stride()), " ", name_of(communicator.name), "\n"});
 }
 
-/// Added to the habit of a call that is its rank's custom.
-constexpr unsigned custom = 4;
 constexpr std::uint64_t most_breaks = 1000;
 
 /// Only a node has all calls of a rank. Nothing where nothing is known.
-std::string past_word(trace::Habit habit, bool is_custom) {
-  const unsigned number = static_cast<unsigned>(habit) + (is_custom ? custom : 0);
-  return number == 0 ? std::string() : concat({" ", std::to_string(number)});
+std::string habit_word(trace::Habit habit) {
+  return habit == trace::Habit::unknown ? std::string() : concat({" ", std::to_string(static_cast<unsigned>(habit))});
 }
 
-std::string call_line(const CallRecord& call, std::size_t comm, std::int64_t now_ns, std::string_view past) {
+/// After trace's own states: failed of a message that was too long.
+constexpr unsigned cut_short = static_cast<unsigned>(State::failed) + 1;
+
+unsigned state_number(const CallRecord& call) {
+  const bool is_cut = call.state == State::failed && call.status == trace::recorder_format::too_long;
+  return is_cut ? cut_short : static_cast<unsigned>(call.state);
+}
+
+std::string call_line(const CallRecord& call, std::size_t comm, std::int64_t now_ns, std::string_view habit) {
   return concat({"call ", std::to_string(comm),
                  " ",     std::to_string(static_cast<unsigned>(call.operation)),
                  " ",     std::to_string(call.sequence),
@@ -85,10 +109,30 @@ std::string call_line(const CallRecord& call, std::size_t comm, std::int64_t now
                  " ",     std::to_string(static_cast<unsigned>(call.reduction)),
                  " ",     std::to_string(call.peer),
                  " ",     std::to_string(call.tag),
-                 " ",     std::to_string(static_cast<unsigned>(call.state)),
+                 " ",     std::to_string(state_number(call)),
                  " ",     std::to_string(age_ms(call, now_ns)),
                  " ",     std::to_string(call.ticket),
-                 past,    "\n"});
+                 habit,   "\n"});
+}
+
+/// Digits of a mark, to which its lowest bit adds whether the call is a custom.
+constexpr std::string_view digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz+/";
+constexpr std::size_t digits_of_mark = 3;
+static_assert(trace::mark_end * 2 == 64 * 64 * 64 && digits.size() == 64);
+
+/// As many calls as there is room for; nothing without calls.
+std::string order_line(const Recording& recording, std::size_t room) {
+  constexpr std::size_t most = 64;
+  constexpr std::size_t longest_head = 32;
+  if (room < longest_head) return {};
+  const auto order = trace::order_of(recording, std::min(most, (room - longest_head) / digits_of_mark));
+  if (order.calls.empty()) return {};
+  std::string line = concat({"order ", std::to_string(order.newest), " "});
+  for (const auto& [mark, is_custom] : order.calls) {
+    const std::uint32_t value = mark * 2 + (is_custom ? 1 : 0);
+    for (const int shift : {12, 6, 0}) line += digits[value >> shift & 63U];
+  }
+  return line + "\n";
 }
 
 std::string activity_line(const trace::ActivityTotals& totals) {
@@ -283,9 +327,22 @@ bool parse_place(Fields fields, Recording& out) {
   return true;
 }
 
+bool parse_wrong(Fields fields, Recording& out) {
+  const std::string_view word = fields.word();
+  const auto rank = text::to_number(word, out.size - 1);
+  const std::string_view sentence = fields.rest();
+  const bool is_possible = out.source == knows_wrong_calls && out.writer == Writer::gone && (rank || word == "-");
+  if (!fields.fine() || !is_possible || out.wrong || sentence.size() > longest_wrong_sentence) return false;
+  out.wrong.emplace();
+  if (rank) out.wrong->rank = static_cast<std::uint32_t>(*rank);
+  out.note = sentence;
+  return true;
+}
+
 bool parse_comm(Fields fields, Recording& out) {
   CommunicatorRecord comm;
-  const auto id = from_hexadecimal(fields.word());
+  const std::string_view id_digits = fields.word();
+  const auto id = from_hex(id_digits);
   comm.slot = static_cast<std::uint32_t>(out.communicators.size());
   comm.rank = static_cast<std::uint32_t>(fields.number(most_tasks));
   comm.size = static_cast<std::uint32_t>(fields.number(most_tasks));
@@ -293,7 +350,7 @@ bool parse_comm(Fields fields, Recording& out) {
   const std::string_view first = fields.word();
   const std::int32_t stride = fields.signed_number();
   comm.name = cleared(fields.rest());
-  if (!id || comm.rank >= comm.size || !fields.fine()) return false;
+  if (!id || id_digits != to_hexadecimal(*id) || comm.rank >= comm.size || !fields.fine()) return false;
   comm.id = *id;
   const auto start = text::to_number(first, most_tasks);
   const bool is_list = first.find(',') != std::string_view::npos;
@@ -302,6 +359,25 @@ bool parse_comm(Fields fields, Recording& out) {
   // A world larger than the step has processes of other steps, which are not known here.
   if (start && comm.size <= out.size && !add_row(comm, *start, stride, out.size)) return false;
   out.communicators.push_back(std::move(comm));
+  return true;
+}
+
+bool parse_order(Fields fields, Recording& out) {
+  trace::CallOrder order;
+  order.newest = fields.number(std::numeric_limits<std::uint64_t>::max());
+  const std::string_view word = fields.word();
+  const bool is_whole = !word.empty() && word.size() % digits_of_mark == 0;
+  if (!fields.fine() || !is_whole || word.size() / digits_of_mark > order.newest || out.told_order) return false;
+  for (std::size_t at = 0; at < word.size(); at += digits_of_mark) {
+    std::uint32_t value = 0;
+    for (const char c : word.substr(at, digits_of_mark)) {
+      const auto digit = digits.find(c);
+      if (digit == std::string_view::npos) return false;
+      value = value << 6 | static_cast<std::uint32_t>(digit);
+    }
+    order.calls.push_back({value / 2, value % 2 != 0});
+  }
+  out.told_order = std::move(order);
   return true;
 }
 
@@ -316,12 +392,13 @@ bool parse_call(Fields fields, Recording& out, std::int64_t now_ns) {
   call.reduction = calls::ReduceOp{static_cast<std::uint8_t>(fields.number(255))};
   call.peer = fields.signed_number();
   call.tag = static_cast<std::uint16_t>(fields.number(65535));
-  call.state = State{static_cast<std::uint8_t>(fields.number(static_cast<std::uint64_t>(State::failed)))};
+  const std::uint64_t state = fields.number(cut_short);
+  call.state = state == cut_short ? State::failed : State{static_cast<std::uint8_t>(state)};
+  if (state == cut_short) call.status = trace::recorder_format::too_long;
   const auto age = static_cast<std::int64_t>(fields.number(most_age_ms));
   call.ticket = fields.number(std::numeric_limits<std::uint64_t>::max());
-  const std::uint64_t past = fields.at_end() ? 0 : fields.number(2 * custom - 1);
-  call.told_habit = trace::Habit{static_cast<std::uint8_t>(past % custom)};
-  call.is_told_custom = past >= custom;
+  const std::uint64_t habit = fields.at_end() ? 0 : fields.number(static_cast<std::uint64_t>(trace::Habit::kept));
+  call.told_habit = trace::Habit{static_cast<std::uint8_t>(habit)};
   call.enqueued_ns = call.started_ns = now_ns - age * ns_per_ms;
   if (!call.pending()) call.ended_ns = call.started_ns;
   if (!fields.fine() || call.communicator >= out.communicators.size()) return false;
@@ -336,10 +413,8 @@ struct ToldGroups {
 };
 
 /// `number`: of the first group's line; `past`: how many calls are told of each.
-ToldGroups told_groups(const Recording& recording, std::int64_t now_ns, std::size_t number, std::size_t room,
-                       std::size_t past) {
-  const auto newest = trace::newest_habits(recording);
-  const auto customs = trace::customs_of(recording);
+ToldGroups told_groups(const Recording& recording, const trace::NewestHabits& newest, std::int64_t now_ns,
+                       std::size_t number, std::size_t room, std::size_t past) {
   ToldGroups told;
   for (const CommunicatorRecord* const each : by_importance(recording)) {
     std::string lines = comm_line(*each);
@@ -349,8 +424,7 @@ ToldGroups told_groups(const Recording& recording, std::int64_t now_ns, std::siz
     const auto waited_for = static_cast<std::size_t>(std::ranges::count(telling, State::started, &CallRecord::state));
     for (const CallRecord* const call : telling) {
       const auto habit = newest.habits.find(call->ticket);
-      const auto word = past_word(habit != newest.habits.end() ? habit->second : trace::Habit::unknown,
-                                  customs.contains(call->ticket));
+      const auto word = habit_word(habit != newest.habits.end() ? habit->second : trace::Habit::unknown);
       std::string line = call_line(as_told(*call, waited_for), number, now_ns, word);
       if (length + line.size() > room) continue;
       length += line.size();
@@ -375,18 +449,21 @@ std::string to_rank_state(const Recording& recording, std::int64_t now_ns) {
               " ", word_of(recording.host), " ", std::to_string(newest.broken), "\n"});
   if (recording.totals) state += activity_line(*recording.totals);
   if (!recording.place.empty()) state += concat({"from ", name_of(recording.place), "\n"});
+  if (tells_wrong_call(recording)) state += wrong_line(recording);
   const bool has_unjudged = recording.lacks_slots() || recording.unjudged_wait() != nullptr;
   const std::string unjudged = unjudged_lines(recording, now_ns);
   if (has_unjudged) state += unjudged;
-  const std::size_t room = longest_rank_state - (has_unjudged ? 0 : unjudged.size());
+  const std::size_t room = longest_without_order - (has_unjudged ? 0 : unjudged.size());
   if (state.size() > room) return state;
   // A shorter past of all groups tells more than a longer one of some.
   ToldGroups told;
   for (const std::size_t past : {std::size_t{7}, std::size_t{3}, std::size_t{1}}) {
-    told = told_groups(recording, now_ns, has_unjudged ? 1 : 0, room - state.size(), past);
-    if (!told.leaves_out) return state + told.lines;
+    told = told_groups(recording, newest, now_ns, has_unjudged ? 1 : 0, room - state.size(), past);
+    if (!told.leaves_out) break;
   }
-  return has_unjudged ? state + told.lines : state + told.lines + unjudged;
+  state += told.lines;
+  if (told.leaves_out && !has_unjudged) state += unjudged;
+  return state + order_line(recording, longest_rank_state - state.size());
 }
 
 std::optional<Recording> parse_rank_state(std::string_view text, std::uint32_t tasks, std::int64_t now_ns) {
@@ -398,11 +475,13 @@ std::optional<Recording> parse_rank_state(std::string_view text, std::uint32_t t
     if (blank == std::string_view::npos || !is_printable(line)) return std::nullopt;
     const std::string_view kind = line.substr(0, blank);
     const Fields fields(line.substr(blank + 1));
-    const bool fine = first            ? kind == "rank" && parse_rank(fields, tasks, recording)
-                      : kind == "does" ? parse_activity(fields, recording)
-                      : kind == "from" ? parse_place(fields, recording)
-                      : kind == "comm" ? parse_comm(fields, recording)
-                                       : kind == "call" && parse_call(fields, recording, now_ns);
+    const bool fine = first             ? kind == "rank" && parse_rank(fields, tasks, recording)
+                      : kind == "does"  ? parse_activity(fields, recording)
+                      : kind == "from"  ? parse_place(fields, recording)
+                      : kind == "wrong" ? parse_wrong(fields, recording)
+                      : kind == "comm"  ? parse_comm(fields, recording)
+                      : kind == "order" ? parse_order(fields, recording)
+                                        : kind == "call" && parse_call(fields, recording, now_ns);
     if (!fine) return std::nullopt;
     first = false;
   }

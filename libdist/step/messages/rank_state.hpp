@@ -8,13 +8,17 @@
 //                                                   written, children, Obstacle, milliseconds of waiting for a
 //                                                   processor if it has waited: of its process, where that is known
 //   from train.c:42                                 where the call that the rank is in was made; only in a live view
+//   wrong 4 broadcast #1 (...): rank 4 ...          whose call does not match this one's, which failed, and what
+//                                                   libamldist said of it; "-" in place of several ranks, or where
+//                                                   one of several is right; of a process that is gone
 //   comm 9ae16a3b2f90404f 2 4 41 0 1 world          id, rank in it, members, calls entered, world ranks first and
 //                                                   stride, name; for no such row a short list "0,1,3", or "-"
 //   comm ffffffffffffffff 0 1 0 - 1 -               in place of communicators without a slot, or without room here
 //   call 0 1 42 4096 7 0 -1 0 2 61200 107           comm (by its line), operation, sequence, bytes, type, reduction,
 //                                                   peer, tag, state, milliseconds since it began, or ended if it has,
-//                                                   which of the rank's calls it is, and Habit, + 4 for a custom of
-//                                                   the rank (trace/diagnosis/habit.hpp), if that is known
+//                                                   which of the rank's calls it is, and Habit, if that is known
+//   order 14 3kA0d2...                              the number of the newest of the rank's calls of all members, and
+//                                                   three digits for each from there back (CallOrder)
 //
 // Ages instead of times, because the clocks of two nodes differ.
 #pragma once
@@ -29,7 +33,7 @@
 namespace amldist::step {
 
 /// Longest text, in bytes.
-inline constexpr std::size_t longest_rank_state = 1000;
+inline constexpr std::size_t longest_rank_state = 1200;
 
 /// The calls that have not ended, their communicators, and the other communicators starting with the last used, as many
 /// as fit. `now_ns` since 1970.

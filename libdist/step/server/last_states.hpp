@@ -26,10 +26,14 @@ class LastStates {
   [[nodiscard]] std::size_t size() const noexcept { return states_.size(); }
   /// Whether a rank has made calls of MPI; true where no state is known.
   [[nodiscard]] bool has_mpi() const;
+  /// A wrong call that libamldist has found comes first: it has asked all members of the group while they lived, and
+  /// the rest follows from it. Where calls do not match and nothing tells which is wrong, the cause names no rank.
   /// nullopt: nothing tells, or all ranks are stuck in a circle.
   [[nodiscard]] std::optional<RecordedCause> cause() const;
 
  private:
+  [[nodiscard]] std::optional<RecordedCause> told_wrong_call() const;
+
   std::uint32_t tasks_;
   std::map<std::pair<std::uint32_t, std::string>, trace::Recording> states_;  ///< by rank and source
 };

@@ -160,9 +160,12 @@ TEST(FirstFailure, WithoutMpiWhoeverLeftIsNoReasonForAKill) {
   last.take("rank 2 4 2 gone amldist node2 0\n");
   EXPECT_FALSE(last.has_mpi());
   EXPECT_EQ(failure.record({.has_mpi = last.has_mpi()}).rank, 3U);
-  last.take("rank 2 4 2 gone mpi node2 0\n");
-  EXPECT_TRUE(last.has_mpi());
-  EXPECT_EQ(failure.record({.has_mpi = last.has_mpi()}).rank, 2U);
+  FailureReport broken = report(1, exited(1));
+  broken.last_call = "in allreduce #10 (4 float32, 16 bytes) broken by another rank";
+  FirstFailure of_broken(4);
+  of_broken.take(left);
+  of_broken.take(broken);
+  EXPECT_EQ(of_broken.record({.has_mpi = false}).rank, 1U) << "whom it waited for is not known";
 }
 
 TEST(FirstFailure, WhoeverAskedForTheEndOfAllIsTheCause) {
@@ -243,6 +246,117 @@ TEST(FirstFailure, ACallThatTheOthersHaveEndedWithoutIsTheCauseOfAnErrorInIt) {
             "have ended without it; the first to fail of it ended with exit status 1, 1.2 s after the start");
   EXPECT_TRUE(sentence_with({other, alone}, {states[1], states[3]}).starts_with("first failure: rank 3 "))
       << "of two, either may be wrong";
+}
+
+/// The calls of a group whose ranks have all ended the wrong one, and failed in the next: nobody waits for anybody.
+TEST(FirstFailure, OfAWrongCallThatAllHaveEndedTheRankIsNamedThatLibamldistHasFound) {
+  const std::string said = "broadcast #1 (768 float32, 3 KiB): rank 1 (local 1) on node1 called it with root 1";
+  const auto failed = [&](std::uint32_t rank, const std::string& wrong) {
+    return "rank " + std::to_string(rank) + " 4 0 gone amldist node" + std::to_string(rank / 2) + " 0\n" + wrong +
+           "comm 9ae16a3b2f90404f " + std::to_string(rank) + " 4 2 0 1 world\ncall 0 3 1 3072 7 0 0 0 3 10 4\n" +
+           "call 0 3 2 3072 7 0 0 0 4 10 5\n";
+  };
+  FailureReport broken = report(2, exited(1));
+  broken.last_call = "in broadcast #2 (768 float32, 3 KiB) broken by another rank";
+  const std::vector<std::string> states = {failed(1, ""), failed(2, "wrong 1 " + said + "\n"),
+                                           failed(3, "wrong 1 " + said + "\n")};
+  EXPECT_EQ(sentence_with({broken}, states),
+            "first failure: " + said + "; the first to fail of it ended with exit status 1, 1.2 s after the start");
+  EXPECT_TRUE(sentence_with({broken}, {states[1], failed(3, "wrong 2 rank 2\n")})
+                  .starts_with("first failure: rank 2 (local 0)"))
+      << "they contradict each other";
+  LastStates last(4);
+  for (const std::string& each : states) last.take(each);
+  EXPECT_EQ(last.cause(), (RecordedCause{{1}, "node0", "amldist", said}));
+  LastStates of_two(4);
+  of_two.take(failed(3, "wrong - ranks 0 and 1\n"));
+  EXPECT_EQ(of_two.cause(), (RecordedCause{{}, "", "amldist", "ranks 0 and 1"}));
+  for (const std::uint32_t rank : {0U, 1U}) of_two.take(state_of(rank, true));
+  of_two.take(state_of(2, false));
+  EXPECT_EQ(of_two.cause(), (RecordedCause{{}, "", "amldist", "ranks 0 and 1"})) << "rank 2 may have died of it";
+  of_two.take(state_of(3, true, 8192));
+  EXPECT_EQ(of_two.cause()->ranks, std::vector<std::uint32_t>{3}) << "the recorders of all tell more";
+}
+
+TEST(FirstFailure, WhoeverLeftBeforeAMessageIsTheCauseAndNobodyElseWhoHasEnded) {
+  const auto ended = [](std::uint32_t rank, const char* word, const char* call) {
+    const std::string number = std::to_string(rank);
+    return "rank " + number + " 4 0 " + word + " amldist node2 0\ncomm 9ae16a3b2f90404f " + number +
+           " 4 0 0 1 world\ncall 0 " + call;
+  };
+  FailureReport done = report(0, 0), left = report(2, 0), broken = report(3, exited(1));
+  done.last_call = left.last_call = "after send #4 (256 float32, 1 KiB) to rank 1";
+  broken.last_call = "in recv #5 (256 float32, 1 KiB) from rank 2 broken by another rank";
+  const std::vector<std::string> states = {ended(0, "exited", "11 4 1024 7 0 1 0 3 10 4\n"),
+                                           ended(2, "exited", "11 4 1024 7 0 3 0 3 10 4\n"),
+                                           ended(3, "gone", "12 5 1024 7 0 2 0 4 10 5\n")};
+  const std::string told = sentence_with({done, left, broken}, states);
+  EXPECT_TRUE(told.starts_with("first failure: rank 2 (local 0) on node2: exit status 0 without amldist_finalize"))
+      << told;
+}
+
+TEST(FirstFailure, WhoeverLeftBeforeItsFirstCallIsTheCauseThatTheOthersFailed) {
+  const auto state = [](std::uint32_t rank, const char* word, const char* entered, const char* call) {
+    const std::string number = std::to_string(rank);
+    return "rank " + number + " 4 0 " + word + " amldist node2 0\ncomm 9ae16a3b2f90404f " + number + " 4 " + entered +
+           " 0 1 world\n" + call;
+  };
+  const char* const failed = "call 0 1 1 3072 7 0 -1 0 4 10 1\n";
+  FailureReport left = report(2, 0), broken = report(1, exited(1));
+  left.last_call = "before its first call";
+  broken.last_call = "in allreduce #1 (768 float32, 3 KiB) broken by another rank";
+  EXPECT_EQ(FailureReport::parse(left.to_datagram(token), token), left);
+  const std::vector<std::string> states = {state(0, "gone", "1", failed), state(1, "gone", "1", failed),
+                                           state(2, "exited", "0", "")};
+  EXPECT_EQ(sentence_with({broken, left}, states),
+            "first failure: rank 2 (local 0) on node2: exit status 0 without amldist_finalize, 1.2 s after the start, "
+            "before its first call");
+}
+
+/// With os._exit(0), say. Those of programs that all end so are there, too, and say nothing of who failed.
+TEST(FirstFailure, WhoeverLeftPastPythonsEndIsTheCauseOnlyWhereOthersWaitedForIt) {
+  const auto state = [](std::uint32_t rank, const char* word, const char* entered, const char* call) {
+    const std::string number = std::to_string(rank);
+    return "rank " + number + " 4 0 " + word + " torch node2 0\ncomm 9ae16a3b2f90404f " + number + " 4 " + entered +
+           " 0 1 default_pg\n" + call;
+  };
+  const char* const ended = "call 0 1 5 3072 7 0 -1 0 3 10 5\n";
+  const char* const failed = "call 0 1 6 3072 7 0 -1 0 4 10 6\n";
+  FailureReport left = report(2, 0), broken = report(1, exited(1));
+  left.last_call = "after allreduce #5 (768 float32, 3 KiB)";
+  broken.last_call = "in allreduce #6 (768 float32, 3 KiB)";
+  const std::vector<std::string> waited = {state(1, "gone", "6", failed), state(2, "exited", "5", ended)};
+  EXPECT_EQ(sentence_with({broken, left}, waited),
+            "first failure: rank 2 (local 0) on node2: exit status 0 without destroy_process_group, 1.2 s after the "
+            "start, after allreduce #5 (768 float32, 3 KiB)");
+  broken.last_call = "after allreduce #5 (768 float32, 3 KiB)";
+  const std::vector<std::string> done = {state(1, "gone", "5", ended), state(2, "exited", "5", ended)};
+  EXPECT_TRUE(sentence_with({left, broken}, done).starts_with("first failure: rank 1 ")) << "which failed by itself";
+}
+
+TEST(FirstFailure, WhoeverGotAMessageThatWasTooLongIsNotSaidToBeWrong) {
+  FailureReport failed = report(2, exited(1));
+  failed.last_call = "in broadcast #7 (256 float32, 1 KiB), where a message was too long";
+  EXPECT_EQ(FailureReport::parse(failed.to_datagram(token), token), failed);
+  EXPECT_EQ(sentence({failed}),
+            "first failure: rank 2 (local 0) on node2: exit status 1, 1.2 s after the start, in broadcast #7 (256 "
+            "float32, 1 KiB), where a message was too long; nothing recorded tells whose call is wrong");
+}
+
+TEST(FirstFailure, OfCallsThatDoNotMatchBothAreToldWhereEitherMayBeWrong) {
+  const auto waits = [](std::uint32_t rank, const char* bytes) {
+    const std::string number = std::to_string(rank);
+    return "rank " + number + " 4 0 gone mpi node2 0\ncomm 9ae16a3b2f90404f " + number + " 2 5 0 1 two\ncall 0 1 5 " +
+           bytes + " 7 0 -1 0 2 10 5\n";
+  };
+  FailureReport noticed = report(1, exited(15)), left = report(3, 0);
+  noticed.last_call = "in allreduce #5 (1024 float32, 4 KiB)";
+  left.last_call = "after allreduce #4 (1024 float32, 4 KiB)";
+  EXPECT_EQ(
+      sentence_with({left, noticed}, {waits(0, "8192"), waits(1, "4096")}),
+      "first failure: call #5 of group 'two': rank 0 on node2 called allreduce #5 (2048 float32, 8 KiB), rank 1 on "
+      "node2 called allreduce #5 (1024 float32, 4 KiB); nothing recorded tells which of them is wrong; the first "
+      "to fail of it ended with exit status 15, 1.2 s after the start");
 }
 
 TEST(LastStates, KeepNothingElse) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <initializer_list>
 
 #include "step/messages/rank_state.hpp"
 #include "trace/diagnosis/hang_diagnosis.hpp"
@@ -75,6 +76,41 @@ TEST(GeneratedStates, NameTheCulpritAndNobodyElse) {
   }
   EXPECT_GE(all.hangs, seeds * 2);
   EXPECT_GE(all.right * 100, all.hangs * 97) << all.right << " of " << all.hangs;
+}
+
+struct Judged {
+  std::uint64_t seed;
+  Fault fault;
+};
+Count judge_all(std::initializer_list<Judged> programs) {
+  Count count;
+  for (const auto& [seed, fault] : programs) {
+    const Program program = trace::testing::ProgramGenerator(seed).make(fault);
+    judge(program, seed, trace::diagnose_hang(told(trace::testing::Model(program, seed).run())), count);
+  }
+  return count;
+}
+
+/// Left open once: a rank's groups are made before its first call, and the others have gone far ahead of it.
+TEST(GeneratedStates, NameTheCulpritWhereItsOwnPastIsShort) {
+  const Count count = judge_all({{8202002, Fault::extra},
+                                 {8215001, Fault::skip},
+                                 {8260022, Fault::root},
+                                 {8287003, Fault::order},
+                                 {7144007, Fault::extra}});
+  EXPECT_EQ(count.right, 5U);
+}
+
+/// An innocent was named once: who was wrong had gone on so far that its node did not tell that call any more.
+TEST(GeneratedStates, NameTheCulpritWhereItsWrongCallIsForgotten) {
+  const Count count = judge_all({{3006000, Fault::order},
+                                 {3006000, Fault::count},
+                                 {3007809, Fault::count},
+                                 {3008099, Fault::skip},
+                                 {1007997, Fault::root},
+                                 {2007530, Fault::count}});
+  EXPECT_EQ(count.right, 5U);
+  EXPECT_EQ(count.open, 1U);
 }
 
 }  // namespace

@@ -113,7 +113,13 @@ TEST(RankState, TellsWhereACallWasMade) {
 }
 
 TEST(RankState, FitsADatagramWhateverTheRankHas) {
-  Recording told = traced_rank(0, 5);
+  Recording told = traced_rank(0, 5, Writer::gone);
+  told.source = "amldist";
+  told.note = std::string(511, 'x');
+  told.wrong = {3};
+  told.totals =
+      trace::ActivityTotals{1LL << 60, 1ULL << 60, 1ULL << 60, 0xffffffff, trace::Obstacle::processor, 1ULL << 60};
+  told.place = told.host = std::string(64, 'p');
   for (std::uint32_t i = 1; i < 256; ++i) {
     told.communicators.push_back({i, i, 0, 4, i, i, false, std::string(70, 'x'), MemberRanks::row(0, 1, 4)});
   }

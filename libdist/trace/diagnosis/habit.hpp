@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <set>
+#include <optional>
 #include <span>
 
 #include "trace/record/record_reader.hpp"
@@ -28,9 +28,13 @@ struct NewestHabits {
 /// How many of the last 512 calls the rank had not made after the same calls before.
 [[nodiscard]] std::size_t broken_habits(const Recording& recording);
 
-/// The tickets of the calls of all members that a rank makes between the same two again and again: then it does so by
-/// its program, also where that differs from what most ranks do.
-[[nodiscard]] std::set<std::uint64_t> customs_of(const Recording& recording);
+/// The newest `most` calls of all members that a rank has made, as far as none between them is missing. One that it
+/// makes between the same two calls again and again is its custom: its program does so, also where that differs from
+/// what most ranks do.
+[[nodiscard]] CallOrder order_of(const Recording& recording, std::size_t most);
+
+/// Marks of calls are below it.
+inline constexpr std::uint32_t mark_end = 1U << 17;
 
 /// A rank's calls beside those that most ranks have made with the same numbers, of those that have communicators of the
 /// same sizes.
@@ -41,5 +45,19 @@ enum class CommonOrder : std::uint8_t {
 };
 [[nodiscard]] CommonOrder common_order(std::span<const Recording> recordings, const Recording& rank,
                                        const CallRecord& at);
+
+/// How many calls of all members a rank has made once each, and no other rank at all.
+[[nodiscard]] std::size_t odd_calls(std::span<const Recording> recordings, const Recording& rank);
+
+/// How often a rank has made all the calls of all members that it repeats, but for those that make groups and finalize.
+struct Rounds {
+  std::size_t whole = 0;
+  bool is_amid_one = false;        ///< after these
+  bool is_one_call_alike = false;  ///< a round may have several of them
+
+  friend bool operator==(const Rounds&, const Rounds&) = default;
+};
+/// nullopt: not all of its calls are known, or it repeats none.
+[[nodiscard]] std::optional<Rounds> rounds_of(const Recording& recording);
 
 }  // namespace amldist::trace

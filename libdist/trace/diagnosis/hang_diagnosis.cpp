@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "base/text/text.hpp"
+#include "trace/diagnosis/forgotten_calls.hpp"
+#include "trace/diagnosis/given_up.hpp"
 #include "trace/diagnosis/habit.hpp"
 
 namespace amldist::trace {
@@ -21,7 +23,8 @@ Kind kind_of(const Stall& stall) {
   const auto any = [&](Why why) {
     return std::ranges::find(stall.missing, why, &MissingRank::why) != stall.missing.end();
   };
-  if (any(Why::differs) || any(Why::alone)) return Kind::wrong_call;
+  if (stall.is_tie && any(Why::slow)) return Kind::slow;
+  if (any(Why::differs) || any(Why::alone) || any(Why::cut_short)) return Kind::wrong_call;
   if (any(Why::gone)) return Kind::dead;
   if (any(Why::stopped)) return Kind::stopped;
   if (any(Why::never_called)) return Kind::not_come;
@@ -30,11 +33,10 @@ Kind kind_of(const Stall& stall) {
 
 bool is_finalize(const CallRecord& call) { return call.operation == calls::Operation::finalize; }
 
-bool has_ended_well(const MissingRank& rank) {
-  if (rank.recording == nullptr) return false;
-  const auto& calls = rank.recording->calls;
-  return rank.recording->ending == recorder_format::Ending::well || (!calls.empty() && is_finalize(calls.back()));
+bool has_ended_well(const Recording& rank) {
+  return rank.ending == recorder_format::Ending::well || (!rank.calls.empty() && is_finalize(rank.calls.back()));
 }
+bool has_ended_well(const MissingRank& rank) { return rank.recording != nullptr && has_ended_well(*rank.recording); }
 
 /// Few ranks are in the last call of all while most have calls to make: they have ended their program early, and what
 /// they wait for is not the fault.
@@ -214,12 +216,56 @@ struct OwnWait {
 OwnWait own_wait(std::span<const Recording> recordings, std::uint32_t rank) {
   for (const Recording& each : recordings) {
     if (each.rank != rank) continue;
+    if (const CallRecord* const failed = given_up_in(each)) return {&each, failed};
     const auto call = std::ranges::find_if(each.calls, [](const CallRecord& one) {
       return one.state == recorder_format::State::started || one.state == recorder_format::State::failed;
     });
     if (call != each.calls.end()) return {&each, &*call};
   }
   return {};
+}
+
+/// Where a rank has ended its program: whether that was its end, by the rounds of calls that it and the others made.
+enum class ProgramEnd : std::uint8_t {
+  unknown,
+  early,      ///< amid a round, or after fewer than all others that have ended
+  possible,   ///< perhaps after a round
+  as_others,  ///< after as many rounds as all others that have ended
+};
+ProgramEnd program_end(std::span<const Recording> recordings, const Recording& rank, std::uint32_t waiting) {
+  const auto own = rounds_of(rank);
+  if (!own) return ProgramEnd::unknown;
+  std::set<std::size_t> others;
+  for (const Recording& each : recordings) {
+    const bool has_ended = has_ended_well(each) || each.has_exited;
+    if (!has_ended || each.source != rank.source || each.rank == rank.rank || each.rank == waiting) continue;
+    if (const auto rounds = rounds_of(each); rounds && !rounds->is_amid_one) others.insert(rounds->whole);
+  }
+  if (own->is_amid_one) return ProgramEnd::early;
+  // A rank that has just exited, of all the only one, has more likely left than done its work.
+  if (others.empty()) return has_ended_well(rank) ? ProgramEnd::possible : ProgramEnd::early;
+  if (others.size() > 1) return ProgramEnd::unknown;
+  const std::size_t usual = *others.begin();
+  if (own->whole == usual) return own->is_one_call_alike ? ProgramEnd::possible : ProgramEnd::as_others;
+  // Of several calls alike in each round, each looks like a round.
+  return own->whole < usual && usual % own->whole != 0 ? ProgramEnd::early : ProgramEnd::unknown;
+}
+
+/// Of two, one has come to its last call of all, and the other waits for it in another one: whichever has made other
+/// rounds than all the rest. nullopt: that is not known, or not so.
+std::optional<std::uint32_t> wrong_by_rounds(std::span<const Recording> recordings,
+                                             const std::vector<std::uint32_t>& ranks) {
+  if (ranks.size() != 2) return std::nullopt;
+  const bool is_first = is_finalize(*own_wait(recordings, ranks[0]).call);
+  const std::uint32_t done = is_first ? ranks[0] : ranks[1];
+  const std::uint32_t other = is_first ? ranks[1] : ranks[0];
+  const OwnWait last = own_wait(recordings, done);
+  const CallRecord& call = *own_wait(recordings, other).call;
+  if (!is_finalize(*last.call) || is_finalize(call)) return std::nullopt;
+  const auto end = program_end(recordings, *last.recording, other);
+  if (end == ProgramEnd::early) return done;
+  const bool is_too_many = end == ProgramEnd::as_others && recorder_format::is_collective(call.operation);
+  return is_too_many ? std::optional(other) : std::nullopt;
 }
 
 /// The one of several ranks that is wrong by its own past or by the order of all ranks' calls; nullopt: neither tells.
@@ -235,6 +281,7 @@ std::optional<std::uint32_t> wrong_one(std::span<const Recording> recordings, co
   }
   const auto& found = broken.size() == 1 ? broken : leaving;
   const bool is_contradicted = broken.size() == 1 && leaving.size() == 1 && broken != leaving;
+  if (found.empty()) return wrong_by_rounds(recordings, ranks);
   return found.size() == 1 && !is_contradicted ? std::optional(found.front()) : std::nullopt;
 }
 
@@ -261,12 +308,12 @@ std::optional<Stall> wrong_call(std::span<const Recording> recordings, const Wai
 }
 
 /// Some ranks wait in a call that all others have ended without: they made one too many, where they are fewer, or where
-/// their past says so. Of ranks that have ended without their last call only the first holds: they may have left early.
+/// their past says so. A rank that has ended with status 0 without its last call may have left early.
 std::optional<Stall> call_too_many(std::span<const Recording> recordings, const WaitGraph& graph, const Stall& stall) {
   constexpr std::size_t most_examined = 16;
   const bool are_fewer = stall.waiting.size() < stall.missing.size();
   const auto has_ended = [&](const MissingRank& each) {
-    return has_ended_well(each) || (are_fewer && each.recording != nullptr && each.recording->has_exited);
+    return has_ended_well(each) || (each.recording != nullptr && each.recording->has_exited);
   };
   if (stall.waiting.empty() || stall.waiting.size() > most_examined || !std::ranges::all_of(stall.missing, has_ended))
     return std::nullopt;
@@ -284,10 +331,13 @@ std::optional<Stall> call_too_many(std::span<const Recording> recordings, const 
   const std::size_t here = broken_habits(*own.missing[0].recording);
   const Recording& other = *stall.missing[0].recording;
   const std::size_t there = broken_habits(other);
-  const bool has_ended_early = !other.calls.empty() && is_finalize(other.calls.back()) &&
-                               common_order(recordings, other, other.calls.back()) == CommonOrder::left;
+  const auto end = stall.is_message() ? ProgramEnd::unknown : program_end(recordings, other, stall.waiting[0]);
+  const bool has_ended_early = end == ProgramEnd::early || (end == ProgramEnd::unknown && !has_ended_well(other)) ||
+                               (!other.calls.empty() && is_finalize(other.calls.back()) &&
+                                common_order(recordings, other, other.calls.back()) == CommonOrder::left);
   if ((here < there && !stall.is_message()) || has_ended_early || graph.stalls_for(stall.missing[0].rank) > 1)
     return std::nullopt;
+  if (end == ProgramEnd::as_others) return own;
   const bool is_new_to_it = habit_of(*own.missing[0].recording, *own.missing[0].last) == Habit::broken;
   if (here == there || !is_new_to_it) {
     own.is_tie = true;
@@ -327,7 +377,8 @@ Stall message_past_the_end(std::span<const Recording> recordings, const Stall& s
   const bool is_past_known = sender.recording->told_breaks || sender.recording->calls.size() >= least_calls;
   const std::size_t here = broken_habits(*sender.recording);
   const std::size_t there = broken_habits(*stall.missing.front().recording);
-  if (here < there || !is_past_known) return own;
+  const bool has_ended_early = program_end(recordings, *stall.missing.front().recording, rank) == ProgramEnd::early;
+  if (here < there || !is_past_known || (here == there && has_ended_early)) return own;
   own.waiting.clear();
   if (here > there) own.missing.clear();
   else own.is_tie = true;
@@ -373,12 +424,14 @@ std::optional<HangDiagnosis> diagnose_hang(std::span<const Recording> recordings
   auto stalls = find_all_stalls(recordings);
   if (of) keep_waits_of(stalls, *of);
   for (Stall& each : stalls) drop_unsure(each.missing);
+  for (Stall& each : stalls) judge_forgotten_calls(recordings, each);
   // What ranks wait for that have left early is the fault only where nobody waits for anything else.
   if (!std::ranges::all_of(stalls, has_left_early)) std::erase_if(stalls, has_left_early);
   const WaitGraph graph(stalls);
   const auto blame = [&](const Stall& stall, Kind kind) { return HangDiagnosis{kind, stall, {}, graph.ranks()}; };
   if (const auto end = graph.end_of_waits()) {
-    const auto too_many = call_too_many(recordings, graph, *end);
+    const bool differ = kind_of(*end) == Kind::wrong_call;
+    const auto too_many = differ ? std::nullopt : call_too_many(recordings, graph, *end);
     return too_many ? blame(*too_many, Kind::wrong_call) : blame(*end, kind_of(*end));
   }
   const auto circle = graph.circle();

@@ -9,6 +9,7 @@
 #include "base/os/file_descriptor.hpp"
 #include "base/text/result.hpp"
 #include "base/text/text.hpp"
+#include "trace/diagnosis/given_up.hpp"
 #include "trace/diagnosis/stalls.hpp"
 #include "trace/record/record_folder.hpp"
 #include "trace/record/record_reader.hpp"
@@ -16,9 +17,13 @@
 namespace amldist::trace {
 namespace {
 
+using recorder_format::State;
+
 constexpr std::size_t newest_calls = 256;
 constexpr std::string_view broken = " broken by another rank";
+constexpr std::string_view cut = ", where a message was too long";
 constexpr std::string_view aborted = ", and called MPI_Abort";
+constexpr std::string_view before_all = "before its first call";
 
 bool belongs_to(int descriptor, unsigned user) noexcept {
   struct stat status = {};
@@ -40,8 +45,27 @@ FileDescriptor open_root(const std::string& root, unsigned user) {
 }
 
 std::int64_t last_begin_of(const Recording& recording) {
+  if (recording.calls.empty()) return 0;
   const CallRecord& last = recording.calls.back();
   return std::max(last.enqueued_ns, last.started_ns);
+}
+
+/// In which the rank was when it ended, or with which it gave up; nullptr: none. A program on MPI may have gone on
+/// after an error.
+const CallRecord* open_call(const Recording& recording) {
+  if (const CallRecord* const failed = given_up_in(recording)) return failed;
+  const bool is_mpi = recording.source == "mpi";
+  const auto blocks = [is_mpi](const CallRecord& call) {
+    return call.state == State::started || (call.state == State::failed && !is_mpi);
+  };
+  auto open = std::ranges::find_if(recording.calls, blocks);
+  if (open == recording.calls.end()) open = std::ranges::find_if(recording.calls, &CallRecord::pending);
+  return open != recording.calls.end() ? &*open : nullptr;
+}
+
+std::string_view words_for_error(const CallRecord& call) {
+  if (call.status == status_number(Errc::peer)) return broken;
+  return call.status == recorder_format::too_long ? cut : std::string_view();
 }
 
 bool is_file_of(int folder, const std::string& name, unsigned user) {
@@ -53,24 +77,21 @@ bool is_file_of(int folder, const std::string& name, unsigned user) {
 }  // namespace
 
 std::optional<std::string> describe_last_call(const Recording& recording) {
-  if (recording.calls.empty()) return std::nullopt;
-  using recorder_format::State;
-  const auto blocks = [](const CallRecord& call) {
-    return call.state == State::started || call.state == State::failed;
-  };
-  auto open = std::ranges::find_if(recording.calls, blocks);
-  if (open == recording.calls.end()) open = std::ranges::find_if(recording.calls, &CallRecord::pending);
-  const bool inside = open != recording.calls.end();
-  std::string text = (inside ? "in " : "after ") + describe_call(inside ? *open : recording.calls.back());
-  const bool by_another =
-      inside && open->state == recorder_format::State::failed && open->status == status_number(Errc::peer);
-  if (by_another) text += broken;
+  if (recording.calls.empty()) return std::string(before_all);
+  const CallRecord* const open = open_call(recording);
+  std::string text =
+      (open != nullptr ? "in " : "after ") + describe_call(open != nullptr ? *open : recording.calls.back());
+  if (open != nullptr && open->state == State::failed) text += words_for_error(*open);
   if (recording.ending == recorder_format::Ending::aborted) text += aborted;
   if (!is_last_call(text)) return std::nullopt;
   return text;
 }
 
 bool is_broken_by_another(std::string_view text) noexcept { return text.ends_with(broken); }
+
+bool was_cut_short(std::string_view text) noexcept { return text.ends_with(cut); }
+
+bool is_between_calls(std::string_view text) noexcept { return text.starts_with("after ") || text == before_all; }
 
 bool has_aborted(std::string_view text) noexcept { return text.ends_with(aborted); }
 
@@ -79,7 +100,7 @@ bool is_last_call(std::string_view text) noexcept {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == ' ' || c == '#' ||
            c == '(' || c == ')' || c == ',' || c == '_';
   };
-  return text.size() <= longest_last_call && (text.starts_with("in ") || text.starts_with("after ")) &&
+  return text.size() <= longest_last_call && (text.starts_with("in ") || is_between_calls(text)) &&
          std::ranges::all_of(text, fits);
 }
 
@@ -96,7 +117,7 @@ std::vector<Recording> recordings_of(std::span<const std::string> roots, unsigne
       const std::string file = text::concat({std::to_string(rank), suffix, ".trace"});
       if (!is_file_of(folder.get(), file, user)) continue;
       auto recording = read_recording(folder.get(), file, newest_calls);
-      if (recording && recording->rank == rank && !recording->calls.empty()) found.push_back(std::move(*recording));
+      if (recording && recording->rank == rank) found.push_back(std::move(*recording));
     }
   }
   return found;

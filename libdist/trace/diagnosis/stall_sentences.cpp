@@ -71,10 +71,14 @@ std::string sentence(const Stall& stall, const MissingRank& missing, std::uint64
     case MissingRank::Why::slow:
       return concat({who, " is still in it", time});
     case MissingRank::Why::differs:
+      if (missing.last == nullptr)
+        return concat({who, stall.is_tie ? " has left it" : " made another call", ", of which no record is left"});
       return concat({who, " called ",
                      stall.is_tie ? describe_in_full(*missing.last) : describe_difference(*missing.last, stall.call)});
     case MissingRank::Why::alone:
       return concat({who, " is alone in it", time, ": the others have ended without it"});
+    case MissingRank::Why::cut_short:
+      return concat({who, " got a message in it that was too long"});
     case MissingRank::Why::no_recorder:
       break;
   }
@@ -105,9 +109,12 @@ std::string sentence(const Stall& stall, std::uint64_t seconds, std::size_t wait
                               ranks->size() == 1 ? " has no recorder" : " have no recorder"}));
   }
   const std::vector<std::string_view> views(clauses.begin(), clauses.end());
+  const bool is_cut =
+      std::ranges::find(stall.missing, MissingRank::Why::cut_short, &MissingRank::why) != stall.missing.end();
+  const std::string_view doubt =
+      is_cut ? "; nothing recorded tells whose call is wrong" : "; nothing recorded tells which of them is wrong";
   const std::string waits = concat({"; ", text::count(waiting, "rank"), waiting == 1 ? " waits" : " wait"});
-  return concat({call_of_group(stall), ": ", text::join(views),
-                 stall.is_tie ? "; nothing recorded tells which of them is wrong" : "", waiting == 0 ? "" : waits});
+  return concat({call_of_group(stall), ": ", text::join(views), stall.is_tie ? doubt : "", waiting == 0 ? "" : waits});
 }
 
 }  // namespace amldist::trace

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "trace/diagnosis/given_up.hpp"
 #include "trace/diagnosis/habit.hpp"
 
 namespace amldist::trace {
@@ -26,7 +27,7 @@ struct Member {
   const CommunicatorRecord* communicator;
   std::vector<const CallRecord*> calls = {};  ///< collective ones on it, oldest first
   const CallRecord* blocking = nullptr;       ///< the oldest that has not ended, else the newest; nullptr: it has none
-
+  std::uint64_t uncounted = 0;                ///< 1: an MPI_Finalize after a failed call, which is not in `calls`
   [[nodiscard]] bool waits() const {
     return blocking != nullptr && (blocking->pending() || blocking->state == State::failed);
   }
@@ -34,7 +35,7 @@ struct Member {
   [[nodiscard]] bool is_held_up() const {
     return blocking != nullptr && (blocking->state == State::started || blocking->state == State::failed);
   }
-  [[nodiscard]] std::uint64_t entered() const { return communicator->entered; }
+  [[nodiscard]] std::uint64_t entered() const { return std::max(communicator->entered, uncounted) - uncounted; }
   [[nodiscard]] std::uint32_t rank() const { return recording->rank; }
   [[nodiscard]] const CallRecord* newest() const { return calls.empty() ? nullptr : calls.back(); }
   [[nodiscard]] const CallRecord* call(std::uint64_t sequence) const {
@@ -61,7 +62,8 @@ using Group = std::vector<Member>;
 /// What is asked about a step again and again.
 class Step {
  public:
-  explicit Step(std::span<const Recording> recordings) : recordings_(recordings) {
+  explicit Step(std::span<const Recording> recordings)
+      : recordings_(recordings), given_up_(ranks_that_gave_up(recordings)) {
     for (const Recording& each : recordings) add(each);
   }
 
@@ -106,6 +108,7 @@ class Step {
   void add(const Recording& recording, const CallRecord& call);
 
   std::span<const Recording> recordings_;
+  std::set<const Recording*> given_up_;
   std::map<std::uint64_t, Group> groups_;
   std::map<std::pair<std::uint64_t, std::uint32_t>, Place> places_;  ///< by communicator and rank in it
   std::map<std::pair<std::uint32_t, std::string_view>, const Recording*> by_rank_;
@@ -140,7 +143,8 @@ void Step::add(const Recording& recording) {
     if (!is_collective(call.operation)) {
       add(recording, call);
     } else if (const auto member = open.find(call.communicator); member != open.end() && call.sequence != 0) {
-      member->second->calls.push_back(&call);
+      if (call.operation == calls::Operation::finalize && given_up_.contains(&recording)) member->second->uncounted = 1;
+      else member->second->calls.push_back(&call);
     }
   }
   for (const auto& [slot, member] : open) member->find_blocking();
@@ -438,15 +442,39 @@ std::optional<Stall> unended_stall(const Group& group, const Step& step) {
   return stall;
 }
 
+/// libamldist ends no call that follows one on which ranks differ, and may have ended that one.
+bool has_failed_later(const Group& group) {
+  return std::ranges::any_of(group, [](const Member& member) {
+    return member.recording->source == "amldist" && member.blocking != nullptr &&
+           member.blocking->state == State::failed;
+  });
+}
+
+/// Nobody's call is known to differ from those that MPI has failed of a message that was too long.
+std::optional<Stall> cut_stall(const Group& group) {
+  std::optional<Stall> stall;
+  for (const Member& member : group) {
+    const CallRecord* const failed = given_up_in(*member.recording);
+    if (failed == nullptr || failed != member.blocking || failed->status != recorder_format::too_long) continue;
+    if (!stall) stall = stall_in({&member, failed->sequence});
+    stall->is_tie = true;
+    if (failed->sequence == stall->call.sequence)
+      stall->missing.push_back({Why::cut_short, member.rank(), member.recording, failed});
+  }
+  return stall;
+}
+
 std::optional<Stall> collective_stall(const Group& group, const Step& step) {
-  auto stall = differing_stall(group, step, first_open(group));
+  auto stall = differing_stall(group, step, has_failed_later(group) ? 0 : first_open(group));
+  if (!stall) stall = cut_stall(group);
   if (!stall) stall = unended_stall(group, step);
   if (!stall) return std::nullopt;
-  // MPI may end a call whose sizes differ, and get stuck in a later one.
-  const auto is_slow = [](const MissingRank& each) { return each.why == Why::slow; };
-  if (std::ranges::all_of(stall->missing, is_slow) && group.front().recording->knows_ends()) {
+  // MPI may end a call whose sizes or roots differ, and get stuck, or end the program, in a later one.
+  const auto is_in_it = [call = stall->call.sequence](const MissingRank& each) {
+    return each.why == Why::slow || (each.why == Why::gone && each.last != nullptr && each.last->sequence == call);
+  };
+  if (std::ranges::all_of(stall->missing, is_in_it) && group.front().recording->knows_ends())
     if (auto earlier = differing_stall(group, step, 0)) stall = std::move(earlier);
-  }
   std::ranges::sort(stall->missing, {}, &MissingRank::rank);
   add_waiting(group, *stall);
   if (stall->since_ns == 0) stall->since_ns = stall->call.begin_ns();
@@ -480,12 +508,19 @@ MissingRank missing_rank_of(const Step::Place& place) {
   return missing_rank_of(member, Why::never_called);
 }
 
+/// A rank that is gone after a call that libamldist failed did wait in it.
+bool has_died_of(const Recording& recording, const CallRecord& call) {
+  return call.state == State::failed && recording.source == "amldist" && recording.writer == Writer::gone &&
+         &call == &recording.calls.back();
+}
+
 /// A send or receive whose peer is in no call with this rank; nullopt if it is. A receive from any rank waits for those
 /// that wait for nobody themselves; where all wait, for one of them. On a communicator that this rank has closed
 /// nothing waits any more.
 std::optional<Stall> message_stall(const Recording& recording, const CallRecord& call, const Step& step) {
   const auto* const own = recording.communicator(call.communicator);
-  if (is_collective(call.operation) || !call.pending() || own == nullptr || own->closed) return std::nullopt;
+  const bool waits = call.pending() || has_died_of(recording, call);
+  if (is_collective(call.operation) || !waits || own == nullptr || own->closed) return std::nullopt;
   Stall stall = message_stall(recording, *own, call);
   if (call.peer == any_peer) {
     if (step.is_sent(*own, call.tag)) return std::nullopt;
@@ -554,7 +589,7 @@ std::vector<Stall> find_all_stalls(std::span<const Recording> recordings) {
   std::erase_if(stalls, [](const Stall& each) { return each.is_only_posted; });
   for (const Recording& recording : recordings) {
     for (const CallRecord& call : recording.calls) {
-      if (call.state != State::started) continue;
+      if (call.state != State::started && !has_died_of(recording, call)) continue;
       if (auto stall = message_stall(recording, call, step)) stalls.push_back(std::move(*stall));
     }
   }

@@ -23,11 +23,13 @@ struct MissingRank {
     differs,       ///< it made another call, or one of another size
     no_recorder,   ///< unknown here: it never started recording, or its file is elsewhere
     alone,         ///< it made a call that the others have ended without
+    cut_short,     ///< MPI failed its call of a message that was too long: this call, or another's, is wrong
   };
   Why why = Why::never_called;
   std::uint32_t rank = 0;                ///< of the step
   const Recording* recording = nullptr;  ///< nullptr: without a recorder
-  /// Its newest call on this communicator that is still in the file; of one that differs, that call.
+  /// Its newest call on this communicator that is still in the file; of one that differs, that call, or nullptr if it
+  /// is no longer there.
   const CallRecord* last = nullptr;
   /// What it waits in meanwhile, on a communicator without a slot: somebody else is to blame for that.
   const CallRecord* unjudged_wait = nullptr;

@@ -58,6 +58,7 @@ struct Abi {
   int thread_multiple = 3;
   void* in_place = nullptr;
   void* no_status = nullptr;     ///< MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE
+  int error_truncate = 15;       ///< a message is longer than its receiver takes
   int error_in_status = 18;      ///< returned by MPI_Waitall if a request has failed
   int error_still_pending = 19;  ///< of a request that has neither failed nor ended
   struct Status {

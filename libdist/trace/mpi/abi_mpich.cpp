@@ -39,6 +39,7 @@ std::optional<Abi> Abi::of(void* library) noexcept {
   abi.no_process = -1;
   abi.in_place = reinterpret_cast<void*>(-1);  // NOLINT(performance-no-int-to-ptr): the interface's own value
   abi.no_status = reinterpret_cast<void*>(1);
+  abi.error_truncate = 14;
   abi.error_in_status = 17;
   abi.error_still_pending = 18;
   abi.status = {20, 16};

@@ -136,7 +136,7 @@ int Traced::prepared(int status, const MPI_Request* request) const noexcept {
 int Traced::posted(int status, const MPI_Request* request, const MPI_Comm* made) const noexcept {
   if (ticket_ == 0) return status;
   if (status != 0) {
-    tracer().recorder().fail(ticket_, -1);
+    tracer().fail(ticket_, status);
     return status;
   }
   const std::uint64_t id = made != nullptr ? Tracer::id_of_made(*parent_, sequence_) : 0;

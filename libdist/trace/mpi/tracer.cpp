@@ -174,9 +174,18 @@ void Tracer::aborting() noexcept {
 
 void Tracer::finalized(Ticket ticket, int status) noexcept {
   if (!on()) return;
-  if (status != 0) return recorder_.fail(ticket, -1);
+  if (status != 0) return fail(ticket, status);
   recorder_.complete(ticket);
-  recorder_.close(FlightRecorder::Ending::well);
+  if (has_failed_.load(std::memory_order_relaxed)) recorder_.close_and_keep_after_failure();
+  else recorder_.close(FlightRecorder::Ending::well);
+}
+
+void Tracer::fail(Ticket ticket, int error) noexcept {
+  static auto* const class_of = find_real_as<int(int, int*)>("PMPI_Error_class");
+  int kind = error;
+  if (class_of != nullptr) static_cast<void>(class_of(error, &kind));
+  has_failed_.store(true, std::memory_order_relaxed);
+  recorder_.fail(ticket, kind == abi_.error_truncate ? trace::recorder_format::too_long : -1);
 }
 
 /// Such a process has a world of its own, whose ranks may look like those of a step.
@@ -354,7 +363,7 @@ Tracer::GroupCall Tracer::creating(MPI_Comm parent, MPI_Group group, int tag) no
 void Tracer::created(const GroupCall& call, int status, MPI_Comm made) noexcept {
   if (call.id == 0) return;
   if (status == 0) recorder_.complete(call.ticket);
-  else recorder_.fail(call.ticket, -1);
+  else fail(call.ticket, status);
   const std::lock_guard lock(mutex_);
   recorder_.close_communicator(call.slot);
   if (status == 0 && made != abi_.no_comm) static_cast<void>(add_known(made, call.id));
@@ -417,8 +426,8 @@ void Tracer::drop(MPI_Request request, const PostedCall& posted) noexcept {
   if (found != requests_.end() && found->second.ticket == posted.known_by) requests_.erase(found);
 }
 
-void Tracer::fail(MPI_Request request, const PostedCall& posted) noexcept {
-  recorder_.fail(posted.ticket, -1);
+void Tracer::fail(MPI_Request request, const PostedCall& posted, int error) noexcept {
+  fail(posted.ticket, error);
   drop(request, posted);
 }
 

@@ -146,7 +146,10 @@ class Tracer {
   [[nodiscard]] PostedCall find_posted(MPI_Request request) noexcept;
   /// The call has ended, successfully or not.
   void complete(MPI_Request request, const PostedCall& posted) noexcept;
-  void fail(MPI_Request request, const PostedCall& posted) noexcept;
+  void fail(MPI_Request request, const PostedCall& posted, int error) noexcept;
+  /// A call of the program's has returned this error. Its recorder then outlives MPI_Finalize, unless the program ends
+  /// well all the same: Python calls MPI_Finalize also where an exception ends it.
+  void fail(FlightRecorder::Ticket ticket, int error) noexcept;
 
   /// Called after a test that found nothing. True: the program waits for its requests by polling; call polled() for
   /// each that has not ended, then polls_told(). Only for the thread that called MPI_Init: other threads may only be
@@ -197,6 +200,7 @@ class Tracer {
   std::optional<int> keyval_;                   ///< may be any number: MPICH's are negative
   MPI_Group world_group_{};
   std::atomic<bool> has_session_{false};
+  std::atomic<bool> has_failed_{false};      ///< a call of the program's has returned an error
   std::atomic<std::uint64_t> deletions_{0};  ///< of communicators, so that no thread keeps a deleted one
   std::mutex mutex_;                         ///< protects everything below and FlightRecorder::add_communicator()
   std::map<std::uint64_t, std::uint64_t> same_members_;  ///< number of communicators with these members and this origin
@@ -300,7 +304,7 @@ class Traced {
   int ended(int status) const noexcept {
     if (ticket_ == 0) return status;
     if (status == 0) tracer().recorder().complete(ticket_);
-    else tracer().recorder().fail(ticket_, -1);
+    else tracer().fail(ticket_, status);
     return status;
   }
   int posted(int status, const MPI_Request* request, const MPI_Comm* made = nullptr) const noexcept;

@@ -70,11 +70,11 @@ class Completing {
     tracer().complete(each.request, each.posted);
     each = {};
   }
-  void fail(int index) noexcept {
+  void fail(int index, int error) noexcept {
     if (static_cast<std::size_t>(index) >= pending_.size()) return;
     Pending& each = pending_[static_cast<std::size_t>(index)];
     if (each.posted.ticket == 0) return;
-    tracer().fail(each.request, each.posted);
+    tracer().fail(each.request, each.posted, error);
     each = {};
   }
   /// Called after a test. If it found nothing, the program may be waiting in this way.
@@ -132,7 +132,7 @@ int wait_in_turn(Completing& call, int count, MPI_Request* requests, MPI_Status*
     call.wait_for(i);
     const int status = wait_for_real(requests + i, own);
     if (status != 0) {
-      call.fail(i);
+      call.fail(i, status);
       return failed_in_turn(i, status, count, statuses);
     }
     call.complete(i);
@@ -155,7 +155,7 @@ class Starting {
 
   /// MPI's errors end a program unless it asks for something else; then only the first request is known to have failed.
   [[nodiscard]] int ended(int status) const noexcept {
-    if (status != 0) tracer().recorder().fail(first_, -1);
+    if (status != 0) tracer().fail(first_, status);
     return status;
   }
 
@@ -186,7 +186,7 @@ int exchange(const OfTwo& from, const Data& received, Receive receive, const OfT
     find_real_as<int(MPI_Request*)>("PMPI_Request_free")(&request);
   }
   if (failed == 0) call.complete_all();
-  else call.fail(0);
+  else call.fail(0, failed);
   return failed;
 }
 

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <map>
 
-#include "base/text/hex.hpp"
+#include "base/memory/memory_map.hpp"
 #include "base/text/printable.hpp"
 #include "base/text/text.hpp"
 
@@ -11,25 +11,6 @@ namespace amldist::trace {
 namespace {
 
 using text::concat;
-
-struct Mapping {
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-  std::string_view path;
-};
-
-/// "7f0a1000-7f0a2000 r-xp 00001000 08:01 1234     /usr/lib/libfoo.so".
-std::optional<Mapping> mapping_in(std::string_view line) {
-  const auto dash = line.find('-');
-  const auto blank = line.find(' ');
-  const auto slash = line.find('/');
-  if (dash == std::string_view::npos || blank == std::string_view::npos || blank < dash ||
-      slash == std::string_view::npos)
-    return std::nullopt;
-  const auto begin = from_hex(line.substr(0, dash));
-  const auto end = from_hex(line.substr(dash + 1, blank - dash - 1));
-  return begin && end ? std::optional(Mapping{*begin, *end, line.substr(slash)}) : std::nullopt;
-}
 
 std::string_view name_of(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
@@ -50,12 +31,12 @@ std::string CodePlace::words() const {
 std::optional<CodePlace> find_code(std::string_view maps, std::uint64_t address) {
   std::map<std::string_view, std::uint64_t> first;  // where each file begins
   for (const std::string_view line : text::split(maps, '\n')) {
-    const auto mapping = mapping_in(line);
-    if (!mapping) continue;
-    const std::uint64_t base = first.emplace(mapping->path, mapping->begin).first->second;
-    if (address < mapping->begin || address >= mapping->end) continue;
-    if (!is_told(name_of(mapping->path))) return std::nullopt;
-    return CodePlace{std::string(mapping->path), address - base, address};
+    const auto region = MappedRegion::parse(line);
+    if (!region || !region->name.starts_with('/')) continue;
+    const std::uint64_t base = first.emplace(region->name, region->begin).first->second;
+    if (address < region->begin || address >= region->end) continue;
+    if (!is_told(name_of(region->name))) return std::nullopt;
+    return CodePlace{std::string(region->name), address - base, address};
   }
   return std::nullopt;
 }

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -274,7 +276,7 @@ FlightRecorder::Ticket FlightRecorder::put_entry(const RecordedCall& call, State
   entry.sequence.store(call.sequence, std::memory_order_release);
   put_after(entry.bytes, call.bytes);
   put_after(entry.enqueued, now);
-  entry.started.store(state == State::started ? now : 0, std::memory_order_release);
+  entry.started.store(state != State::enqueued ? now : 0, std::memory_order_release);
   entry.ended.store(0, std::memory_order_release);
   entry.communicator.store(slot, std::memory_order_release);
   put_after(entry.peer, call.peer);
@@ -304,6 +306,11 @@ FlightRecorder::Ticket FlightRecorder::enqueue(const RecordedCall& call) noexcep
 
 [[gnu::flatten]] FlightRecorder::Ticket FlightRecorder::begin(const RecordedCall& call, std::uint64_t now) noexcept {
   return write(call, State::started, now);
+}
+
+[[gnu::flatten]] void FlightRecorder::record_ended(const RecordedCall& call, std::uint64_t began,
+                                                   std::uint64_t ended) noexcept {
+  complete(write(call, State::started, began), ended);
 }
 
 /// nullptr if the ring has wrapped: the entry belongs to another call now.
@@ -367,14 +374,22 @@ std::uint64_t FlightRecorder::end_of(RecordedEntry& entry, Ticket ticket) noexce
 
 [[gnu::flatten]] void FlightRecorder::complete(Ticket ticket) noexcept {
   RecordedEntry* const entry = entry_of(ticket);
-  if (entry == nullptr) return;
+  if (entry != nullptr) complete(*entry, end_of(*entry, ticket));
+}
+
+[[gnu::flatten]] void FlightRecorder::complete(Ticket ticket, std::uint64_t now) noexcept {
+  RecordedEntry* const entry = entry_of(ticket);
+  if (entry != nullptr) complete(*entry, now);
+}
+
+void FlightRecorder::complete(RecordedEntry& entry, std::uint64_t now) noexcept {
   constexpr auto relaxed = std::memory_order_relaxed;
-  entry->ended.store(end_of(*entry, ticket), relaxed);
-  entry->state.store(static_cast<std::uint8_t>(State::completed), std::memory_order_release);
+  entry.ended.store(now, relaxed);
+  entry.state.store(static_cast<std::uint8_t>(State::completed), std::memory_order_release);
   // The ring may have wrapped, and another thread may be writing a later call into this entry.
-  if (!is_collective(calls::Operation{std::atomic_ref(entry->operation).load(relaxed)})) return;
-  const std::uint32_t slot = entry->communicator.load(relaxed);
-  if (slot < communicator_slots) communicators_[slot].completed.store(entry->sequence.load(relaxed), relaxed);
+  if (!is_collective(calls::Operation{std::atomic_ref(entry.operation).load(relaxed)})) return;
+  const std::uint32_t slot = entry.communicator.load(relaxed);
+  if (slot < communicator_slots) communicators_[slot].completed.store(entry.sequence.load(relaxed), relaxed);
 }
 
 void FlightRecorder::fail(Ticket ticket, int status) noexcept {
@@ -397,10 +412,13 @@ void FlightRecorder::fail(Ticket ticket, int status) noexcept {
   ticks_.clear(std::memory_order_release);
 }
 
-void FlightRecorder::note(std::string_view sentence) noexcept {
-  if (!on()) return;
-  header_->note_length.store(0, std::memory_order_release);
+void FlightRecorder::note(std::string_view sentence, const std::optional<recorder_format::WrongCall>& wrong) noexcept {
+  if (!on() || header_->wrong_call.load(std::memory_order_relaxed) != 0) return;
+  const bool is_first = header_->note_length.exchange(0) == 0;
   put(header_->note, sentence);
+  if (wrong && is_first)
+    header_->wrong_call.store(wrong->rank ? 1 + *wrong->rank : recorder_format::wrong_of_several,
+                              std::memory_order_relaxed);
   header_->note_length.store(static_cast<std::uint32_t>(std::min(sentence.size(), header_->note.size() - 1)),
                              std::memory_order_release);
 }
@@ -411,15 +429,40 @@ void FlightRecorder::announce(Ending ending) noexcept {
   header_->ending.store(static_cast<std::uint32_t>(ending), std::memory_order_release);
 }
 
+namespace {
+
+void remove_file(const std::string& path) noexcept {
+  ::unlink(path.c_str());
+  ::rmdir(path.substr(0, path.rfind('/')).c_str());  // fails while other files are in it
+}
+
+struct KeptFile {
+  std::string path;
+  pid_t process;
+};
+
+/// A child of the process calls it, too, with a copy of its own.
+void remove_after_good_end(int status, void* kept) noexcept {
+  const std::unique_ptr<const KeptFile> file(static_cast<const KeptFile*>(kept));
+  if (status == 0 && file->process == ::getpid()) remove_file(file->path);
+}
+
+}  // namespace
+
 void FlightRecorder::close(Ending ending) noexcept {
   if (!on()) return;
   const bool ours = pid_ == ::getpid();
   if (ours) announce(ending);
-  if (ours && ending == Ending::well) {
-    ::unlink(path_.c_str());
-    ::rmdir(path_.substr(0, path_.rfind('/')).c_str());  // fails while other files are in it
-  }
+  if (ours && ending == Ending::well) remove_file(path_);
   unmap();
+}
+
+void FlightRecorder::close_and_keep_after_failure() noexcept {
+  if (!on()) return;
+  const bool ours = pid_ == ::getpid();
+  auto* const kept = ours ? new (std::nothrow) KeptFile{path_, pid_} : nullptr;  // the process's last moments need it
+  if (kept != nullptr) static_cast<void>(::on_exit(remove_after_good_end, kept));
+  close(Ending::failed);
 }
 
 }  // namespace amldist::trace

@@ -115,6 +115,8 @@ class FlightRecorder {
   /// Records a call that starts now, or that started at `now`.
   Ticket begin(const RecordedCall& call) noexcept;
   Ticket begin(const RecordedCall& call, std::uint64_t now) noexcept;
+  /// Records a call that has begun and ended, at these times.
+  void record_ended(const RecordedCall& call, std::uint64_t began, std::uint64_t ended) noexcept;
   /// False if the record is gone because the ring has wrapped.
   bool start(Ticket ticket) noexcept;
   /// Records an enqueued call whose record is gone again, as started.
@@ -127,6 +129,8 @@ class FlightRecorder {
   /// A started or polled call in which no thread waits any more, though it has not ended.
   void suspend(Ticket ticket) noexcept;
   void complete(Ticket ticket) noexcept;
+  /// The same at `now`.
+  void complete(Ticket ticket, std::uint64_t now) noexcept;
   /// `status`: the negative amldist_status that the caller receives.
   void fail(Ticket ticket, int status) noexcept;
 
@@ -136,18 +140,25 @@ class FlightRecorder {
   /// Heartbeat of the watchdog thread, about once a second: shows that the process is alive and calibrates ticks to
   /// time. A program that polls calls it, too. Does nothing while another thread does it.
   void tick() noexcept;
-  /// Stores what the watchdog thread found, as one sentence; replaces the previous one.
-  void note(std::string_view sentence) noexcept;
+  /// Stores why a call failed, as one sentence. `wrong`: whose wrong call it names. The newest sentence stays; but the
+  /// first of all does if it names a wrong call, and only the first counts as naming one: what fails after a failure
+  /// may fail because of it.
+  void note(std::string_view sentence, const std::optional<recorder_format::WrongCall>& wrong = {}) noexcept;
 
   using Ending = recorder_format::Ending;
   /// Ends the recording. In a process forked after create() it only unmaps: the file belongs to the parent. `well`: the
   /// file is removed, and the folder with its last file.
   void close(Ending ending) noexcept;
 
+  /// The same for a process whose calls have failed: whether its file is kept is decided by its exit status. Only with
+  /// 0 is the file removed.
+  void close_and_keep_after_failure() noexcept;
+
   /// Says how the process is about to end, while other threads may still record.
   void announce(Ending ending) noexcept;
 
  private:
+  void complete(recorder_format::RecordedEntry& entry, std::uint64_t now) noexcept;
   Ticket write(const RecordedCall& call, recorder_format::State state, std::uint64_t now) noexcept;
   Ticket put_entry(const RecordedCall& call, recorder_format::State state, std::uint64_t now) noexcept;
   [[nodiscard]] recorder_format::RecordedEntry* entry_of(Ticket ticket) const noexcept;

@@ -76,13 +76,27 @@ std::uint64_t starved_ns_of(pid_t process, std::size_t& most_threads) {
   return starved;
 }
 
-Obstacle obstacle_of(const ProcessStat& process) {
-  if (process.state == 'R') return Obstacle::processor;
-  if (process.state == 'D') return Obstacle::file_system;
-  if (process.state != 'S') return Obstacle::none;
-  const std::string function = file_of(process.id, "wchan");
+/// The kernel function in which a thread sleeps; "0" if it does not sleep, or the kernel does not tell.
+Obstacle obstacle_in(std::string_view function) {
   const auto* const found = std::ranges::find(sleeps, function, &Sleep::function);
   return found != sleeps.end() ? found->obstacle : Obstacle::none;
+}
+
+/// A process that sleeps for moments, as one that receives, may run by the time its kernel function is read. If it has
+/// lost its processor on the way to sleep, none is told until it goes on.
+Obstacle obstacle_of(ProcessStat process) {
+  constexpr int most_looks = 8;
+  for (int look = 0; look < most_looks; ++look) {
+    if (process.state == 'R') return Obstacle::processor;
+    if (process.state == 'D') return Obstacle::file_system;
+    if (process.state != 'S') return Obstacle::none;
+    const std::string function = file_of(process.id, "wchan");
+    if (function != "0") return obstacle_in(function);
+    const auto now = parse_process_stat(file_of(process.id, "stat"));
+    if (!now) return Obstacle::none;
+    process = *now;
+  }
+  return Obstacle::none;
 }
 
 std::string tenths(std::uint32_t value) {
@@ -115,8 +129,9 @@ bool Activity::is_busy() const noexcept {
 
 Activity activity_between(const ActivityTotals& earlier, const ActivityTotals& later) noexcept {
   Activity activity{0, 0, later.children, later.obstacle};
-  // One that shares a processor with many runs now and then, and may sleep just now.
-  if (later.obstacle == Obstacle::none && earlier.obstacle == Obstacle::processor) activity.obstacle = earlier.obstacle;
+  // One that shares a processor with many runs now and then, and may sleep just now; one that receives may be about to.
+  const bool sleeps_for_moments = earlier.obstacle == Obstacle::processor || earlier.obstacle == Obstacle::input;
+  if (later.obstacle == Obstacle::none && sleeps_for_moments) activity.obstacle = earlier.obstacle;
   // Totals may shrink: a child that nobody waited for takes its own with it.
   const auto grown = [](std::uint64_t from, std::uint64_t to) { return to > from ? to - from : 0; };
   const auto ms = static_cast<std::uint64_t>(std::max<std::int64_t>(later.at_ms - earlier.at_ms, 0));

@@ -68,9 +68,9 @@ std::uint32_t ProcessRecorder::add_communicator(const RecordedCommunicator& comm
   return recorder_.add_communicator(communicator);
 }
 
-void ProcessRecorder::note(std::string_view sentence) noexcept {
+void ProcessRecorder::note(std::string_view sentence, const std::optional<recorder_format::WrongCall>& wrong) noexcept {
   const std::lock_guard lock(mutex_);
-  recorder_.note(sentence);
+  recorder_.note(sentence, wrong);
 }
 
 void ProcessRecorder::leave(FlightRecorder::Ending ending) noexcept {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -28,7 +29,8 @@ class ProcessRecorder {
   [[nodiscard]] const std::string& path() const noexcept { return recorder_.path(); }
 
   [[nodiscard]] std::uint32_t add_communicator(const RecordedCommunicator& communicator) noexcept;
-  void note(std::string_view sentence) noexcept;
+  /// As FlightRecorder::note().
+  void note(std::string_view sentence, const std::optional<recorder_format::WrongCall>& wrong = {}) noexcept;
 
   /// Says that a world has ended. After the last one the recorder is closed: the file stays if any of them failed.
   void leave(FlightRecorder::Ending ending) noexcept;

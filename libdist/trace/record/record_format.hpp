@@ -22,6 +22,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "calls/call.hpp"
 
@@ -53,6 +54,15 @@ enum class Ending : std::uint32_t {
   aborted = 3,  ///< it asked for the end of all ranks (MPI_Abort); the file is kept
 };
 
+/// A call that does not match those of others, which failed because of it.
+struct WrongCall {
+  std::optional<std::uint32_t> rank;  ///< of the step: whose call it is; nullopt: several ranks', or one of several
+
+  friend bool operator==(const WrongCall&, const WrongCall&) = default;
+};
+
+inline constexpr std::uint32_t wrong_of_several = 0xffff'ffff;
+
 struct RecorderHeader {
   std::uint64_t magic;
   std::uint32_t version;
@@ -74,7 +84,7 @@ struct RecorderHeader {
   std::array<char, 128> job;            ///< "JOBID.STEP", or another name of the step
   std::array<char, 256> host;
   std::atomic<std::uint32_t> note_length;
-  std::array<char, 512> note;   ///< what the watchdog found, one sentence
+  std::array<char, 512> note;   ///< why a call failed, one sentence
   std::array<char, 16> source;  ///< "amldist", "mpi", "nccl", "torch"
   std::uint32_t members_offset;
   std::atomic<std::uint32_t> stacks_wanted;  ///< a process that wants the stacks of this one adds 1
@@ -83,8 +93,9 @@ struct RecorderHeader {
   /// CLOCK_MONOTONIC of the moment `created`. Later times continue the calendar of that moment by this clock, so that
   /// none jumps when the time of day is set.
   std::uint64_t created_monotonic_ns;
-  std::uint64_t boot;          ///< this_boot() of the writer; 0 in files of older writers
-  std::uint32_t sites_offset;  ///< of the call sites; 0 if the file has no call sites
+  std::uint64_t boot;                     ///< this_boot() of the writer; 0 in files of older writers
+  std::uint32_t sites_offset;             ///< of the call sites; 0 if the file has no call sites
+  std::atomic<std::uint32_t> wrong_call;  ///< WrongCall that `note` tells of: 1 + rank, or wrong_of_several; 0: none
 };
 
 /// How the members of a communicator are given as ranks of the world.
@@ -172,6 +183,9 @@ inline constexpr std::int32_t any_peer = -2;
 /// header's second point of the clock is at most a second old.
 enum class State : std::uint8_t { empty = 0, enqueued = 1, started = 2, completed = 3, failed = 4 };
 
+/// Status of a call of MPI that failed of a message that was longer than its receiver takes. Other errors have -1.
+inline constexpr std::int16_t too_long = -1000;
+
 struct RecordedEntry {  // NOLINT(cppcoreguidelines-pro-type-member-init): zero wherever it is made
   std::atomic<std::uint64_t>
       ticket;  ///< 0 while the slot is being written; a reader reads it before and after the fields
@@ -182,7 +196,7 @@ struct RecordedEntry {  // NOLINT(cppcoreguidelines-pro-type-member-init): zero 
   std::atomic<std::uint64_t> ended;
   std::atomic<std::uint32_t> communicator;  ///< slot number
   std::int32_t peer;                        ///< root or peer, a rank of the communicator; -1: none
-  std::int16_t status;                      ///< amldist_status of a call that failed
+  std::int16_t status;                      ///< of a call that failed: its amldist_status; MPI's: see too_long
   std::atomic<std::uint8_t> state;          ///< State
   std::uint8_t operation;                   ///< Operation
   std::uint8_t type;                        ///< DataType

@@ -261,7 +261,12 @@ Recording describe(const RecorderHeader& header, const std::string& name) {
   recording.job = printable(header.job);
   recording.host = printable(header.host);
   recording.source = printable(header.source);
-  recording.note = header.note_length.load() == 0 ? std::string() : printable(header.note);
+  if (header.note_length.load() != 0) {
+    recording.note = printable(header.note);
+    const std::uint32_t wrong = header.wrong_call.load();
+    if (wrong == recorder_format::wrong_of_several) recording.wrong.emplace();
+    else if (wrong != 0 && wrong <= header.size) recording.wrong = {wrong - 1};
+  }
   recording.rank = header.rank;
   recording.size = header.size;
   recording.local_rank = std::min(header.local_rank, header.size - 1);

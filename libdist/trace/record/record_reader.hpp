@@ -47,7 +47,6 @@ struct CallRecord {
   /// ended. 0: not known, as in every file.
   std::uint32_t digest = 0;
   Habit told_habit = Habit::unknown;  ///< in what a node tells: habit_of() this call
-  bool is_told_custom = false;        ///< in what a node tells: customs_of() its rank has it
 
   /// When a thread began to wait in it, or when it was posted if no thread waits.
   [[nodiscard]] std::int64_t begin_ns() const noexcept { return started_ns != 0 ? started_ns : enqueued_ns; }
@@ -72,6 +71,20 @@ struct CommunicatorRecord {
       0;  ///< low 32 bits of the newest ticket when it got its slot; calls up to it belong to another communicator
 };
 
+/// The calls of all members that a rank has made, in their order.
+struct CallOrder {
+  struct One {
+    std::uint32_t mark = 0;  ///< the same for the same calls (diagnosis/habit.hpp)
+    bool is_custom = false;  ///< the rank makes it between the same two calls again and again
+
+    friend bool operator==(const One&, const One&) = default;
+  };
+  std::uint64_t newest = 0;  ///< number of the newest one among all that the rank has made
+  std::vector<One> calls;    ///< newest first
+
+  friend bool operator==(const CallOrder&, const CallOrder&) = default;
+};
+
 /// What is known about the process that wrote a file.
 enum class Writer {
   runs,
@@ -89,7 +102,7 @@ struct Recording {
   std::string job;
   std::string host;
   std::string source;      ///< whose calls: "amldist", "mpi", "nccl", "torch"; or without_file
-  std::string note;        ///< what the process's watchdog thread found; may be empty
+  std::string note;        ///< why a call of the process failed; may be empty
   std::uint32_t rank = 0;  ///< below size
   std::uint32_t size = 1;
   std::uint32_t local_rank = 0;
@@ -102,8 +115,10 @@ struct Recording {
   std::int64_t latest_ns = 0;                             ///< time of the last heartbeat
   std::uint64_t recorded = 0;                             ///< number of calls; the file has the newest of them
   std::optional<std::size_t> told_breaks = std::nullopt;  ///< in what a node tells: broken_habits() of the rank
+  std::optional<CallOrder> told_order = std::nullopt;     ///< in what a node tells: order_of() the rank
   std::optional<ActivityTotals> totals = std::nullopt;    ///< of its process; only in what a node tells
   Activity activity = {};                                 ///< of its process, where totals of two times are known
+  std::optional<recorder_format::WrongCall> wrong = std::nullopt;  ///< which `note` tells of: why its calls failed
   std::string remark = {};  ///< what else is known of a rank that has not come: a clause that begins with "it"
   std::string place = {};   ///< where its telling call was called from: "train.c:42", "libfoo.so+0x1234"
   std::vector<CommunicatorRecord> communicators;

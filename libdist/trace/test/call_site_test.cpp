@@ -37,7 +37,7 @@ TEST(CallSite, IsNoneInForgedMaps) {
   for (const std::string_view forged :
        {"", "\n\n", "-", "- /", "zz-10 r /a", "0-fffffffffffffffff r /a", "10 20-30 /a", "/", "5-1 /a"})
     EXPECT_FALSE(find_code(forged, 0x3)) << forged;
-  EXPECT_TRUE(find_code("0-10 /a", 0x3));
+  EXPECT_TRUE(find_code("0-10 r-xp 0 0:0 1 /a", 0x3));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "trace/diagnosis/given_up.hpp"
 #include "trace/record/record_reader.hpp"
 
 namespace amldist::trace::testing {
@@ -46,6 +47,7 @@ struct Program {
   std::vector<std::vector<ModelCall>> calls;       ///< by rank
   std::size_t posted = 1;                          ///< calls that a rank begins before it waits for the first of them
   bool root_leaves = false;                        ///< a broadcast ends at its root before the others have come
+  bool errors_return = false;  ///< a call that gets more than it takes fails, and its rank goes to its last call of all
   Fault fault = Fault::none;
   std::uint32_t culprit = 0;
   std::size_t at = 0;  ///< of the fault: a place in the culprit's calls
@@ -95,7 +97,19 @@ class Model {
                                          static_cast<std::uint32_t>(group.size()), 0, 0, false,
                                          i == 0 ? "world" : "group " + std::to_string(i), MemberRanks::of(group)});
     }
+    for (std::size_t i = 0; i < program_.groups.size(); ++i) make_group(recording);
     return recording;
+  }
+  /// All of the world have made each group together before the first call.
+  static void make_group(Recording& recording) {
+    CallRecord call;
+    call.ticket = recording.calls.size() + 1;
+    call.sequence = ++recording.communicators.front().entered;
+    call.state = recorder_format::State::completed;
+    call.operation = recorder_format::other::create;
+    call.type = calls::DataType{255};
+    call.enqueued_ns = call.started_ns = call.ended_ns = 1'600'000'000'000'000'000;
+    recording.calls.push_back(call);
   }
 
   [[nodiscard]] bool has_fault(std::uint32_t rank, Fault fault) const {
@@ -108,8 +122,7 @@ class Model {
 
   bool step(std::uint32_t rank) {
     Rank& own = ranks_[rank];
-    while (!own.open.empty() && own.recording.calls[own.open.front()].state == recorder_format::State::completed)
-      own.open.pop_front();
+    while (!own.open.empty() && !own.recording.calls[own.open.front()].pending()) own.open.pop_front();
     const bool at_end = own.next == program_.calls[rank].size() || stands_still(rank);
     const bool waits = !own.open.empty() && (at_end || own.open.size() >= program_.posted);
     const bool is_held = program_.fault == Fault::stop || program_.fault == Fault::kill;
@@ -153,6 +166,7 @@ class Model {
     const bool all_match =
         std::ranges::all_of(met, [&](const Made& made) { return made.what.matches(met.front().what); });
     if (met.size() == group.size() && all_match) std::ranges::for_each(met, [this](const Made& made) { end(made); });
+    if (met.size() == group.size() && !all_match && program_.errors_return) fail_shorter(met);
   }
 
   struct Made {
@@ -160,6 +174,27 @@ class Model {
     std::size_t call;
     ModelCall what;
   };
+  /// Where only sizes differ: who has given the largest ends the call.
+  void fail_shorter(const std::vector<Made>& met) {
+    std::uint64_t most = 0;
+    for (const Made& made : met) {
+      const ModelCall& first = met.front().what;
+      if (made.what.operation != first.operation || made.what.root != first.root) return;
+      most = std::max(most, made.what.bytes);
+    }
+    for (const Made& made : met) made.what.bytes == most ? end(made) : fail(made);
+  }
+  void fail(const Made& made) {
+    Rank& own = ranks_[made.rank];
+    CallRecord& call = own.recording.calls[made.call];
+    if (call.state == recorder_format::State::completed) return;  // a root that has left
+    call.ended_ns = ++now_ns_;
+    call.state = recorder_format::State::failed;
+    call.status = recorder_format::too_long;
+    const auto& calls = program_.calls[made.rank];
+    const bool has_last = !calls.empty() && calls.back().operation == calls::Operation::finalize;
+    own.next = std::max(own.next, has_last ? calls.size() - 1 : calls.size());
+  }
   /// A message ends when both have come to it, in the order of their calls.
   void meet(const Made& made, std::uint32_t rank) {
     const auto peer = static_cast<std::uint32_t>(made.what.root);
@@ -191,6 +226,7 @@ class Model {
       // Where MPI_Finalize closes the recorder, exit() without it leaves it open.
       const bool is_closed = has_ended || program_.calls[rank].back().operation != calls::Operation::finalize;
       recording.ending = is_closed ? recorder_format::Ending::well : recorder_format::Ending::none;
+      if (given_up_in(recording) != nullptr) recording.ending = recorder_format::Ending::failed;
     }
     if (has_fault(rank, Fault::stop)) recording.writer = Writer::stopped;
     if (has_fault(rank, Fault::kill)) recording.writer = Writer::gone;
@@ -241,6 +277,7 @@ class ProgramGenerator {
     const std::size_t end = own.back();
     program.at = first + below(std::max<std::size_t>(1, end - first));
     apply(program);
+    program.errors_return = program.posted == 1 && below(3) == 0;
     return program;
   }
 

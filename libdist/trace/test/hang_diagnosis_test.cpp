@@ -90,6 +90,78 @@ TEST(HangDiagnosis, OfARankThatIsStuckNamesTheOneWhoseSizeDifferedBefore) {
   EXPECT_EQ(diagnosis->stall.missing.front().rank, 2U) << sentence(*diagnosis, 60);
 }
 
+/// mpi4py raises where MPI returns an error, and Python then calls MPI_Finalize, while the others go on to their next
+/// call.
+TEST(HangDiagnosis, OfACallThatMpiFailedNamesTheOneWhoseSizeDiffered) {
+  for (const std::uint32_t slot : {0U, 1U}) {
+    std::vector<Recording> step;
+    for (std::uint32_t rank = 0; rank < 4; ++rank) {
+      Recording own = calling(traced_rank(rank), calls::Operation::allreduce, 0, -1, State::completed);
+      own = calling(own, calls::Operation::broadcast, slot, 0, rank == 1 ? State::failed : State::completed);
+      if (rank == 2) own.calls.back().bytes = 8192;
+      step.push_back(calling(own, rank == 1 ? calls::Operation::finalize : calls::Operation::allreduce));
+    }
+    const auto diagnosis = diagnose_hang(step);
+    ASSERT_TRUE(diagnosis);
+    EXPECT_EQ(diagnosis->kind, Kind::wrong_call);
+    ASSERT_EQ(diagnosis->stall.missing.size(), 1U);
+    EXPECT_EQ(diagnosis->stall.missing.front().rank, 2U) << sentence(*diagnosis, 60);
+    step[2].calls[1].bytes = 4096;
+    const auto own_fault = diagnose_hang(step);
+    ASSERT_TRUE(own_fault);
+    ASSERT_EQ(own_fault->stall.missing.size(), 1U);
+    EXPECT_EQ(own_fault->stall.missing.front().rank, 1U) << sentence(*own_fault, 60);
+  }
+}
+
+/// Where a node has not told the other calls of this number.
+TEST(HangDiagnosis, OfACallThatMpiFailedLeavesOpenWhoIsWrongWhereNoCallIsKnownToDiffer) {
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    Recording own = calling(traced_rank(rank), calls::Operation::broadcast, 1, 0, State::completed);
+    if (rank == 1) {
+      own.calls.back().state = State::failed;
+      own.calls.back().status = recorder_format::too_long;
+    }
+    step.push_back(calling(own, rank == 1 ? calls::Operation::finalize : calls::Operation::allreduce));
+  }
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(sentence(*diagnosis, 0),
+            "call #1 of group 'dp': rank 1 on node0 got a message in it that was too long; nothing recorded tells "
+            "whose call is wrong; 3 ranks wait");
+}
+
+TEST(HangDiagnosis, OfACallThatMpiFailedOnAllRanksNobodyIsNamedButWhoDoesNotEnd) {
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    Recording own = calling(traced_rank(rank), recorder_format::other::one_sided, 0, -1, State::failed);
+    step.push_back(rank == 1 ? own : calling(own, calls::Operation::finalize));
+  }
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  ASSERT_EQ(diagnosis->stall.missing.size(), 1U);
+  EXPECT_EQ(diagnosis->stall.missing.front().rank, 1U) << sentence(*diagnosis, 60);
+  step[1] = calling(step[1], calls::Operation::finalize);
+  EXPECT_FALSE(diagnose_hang(step));
+}
+
+TEST(HangDiagnosis, OfLibamldistsFailedCallsNamesTheOneWhoseCallDifferedBefore) {
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    Recording own = calling(traced_rank(rank), calls::Operation::broadcast, 0, rank == 2 ? 3 : 0, State::completed);
+    step.push_back(calling(own, calls::Operation::broadcast, 0, 0, State::failed));
+    step.back().writer = Writer::gone;
+  }
+  EXPECT_FALSE(diagnose_hang(step)) << "MPI may end a call whose arguments differ in form only";
+  for (Recording& each : step) each.source = "amldist";
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(diagnosis->kind, Kind::wrong_call);
+  ASSERT_EQ(diagnosis->stall.missing.size(), 1U);
+  EXPECT_EQ(diagnosis->stall.missing.front().rank, 2U) << sentence(*diagnosis, 60);
+}
+
 TEST(HangDiagnosis, FollowsWaitsToTheirEnd) {
   // 0 and 1 wait for 2 and 3 in the world; 3 waits for a message of 2, who computes.
   const std::vector<Recording> step = {calling(traced_rank(0), calls::Operation::barrier),
@@ -468,6 +540,59 @@ TEST(HangDiagnosis, BlamesTheRankThatMakesACallThatTheOthersHaveEndedWithout) {
   ASSERT_TRUE(diagnosis);
   EXPECT_EQ(sentence(*diagnosis, 9),
             "barrier #2: rank 2 (local 0) on node1 is alone in it for 9 s: the others have ended without it");
+}
+
+/// A rank of libamldist that has made so many rounds of two calls on its group, that of the even ranks or of the odd
+/// ones, and has exited with status 0.
+Recording exited_after(std::uint32_t rank, std::size_t rounds) {
+  Recording own = traced_rank(rank);
+  own.source = "amldist";
+  own.communicators[1] = {1, 2 + rank % 2, rank / 2, 2, 0, 0, false, "pair", MemberRanks::row(rank % 2, 2, 2)};
+  for (std::size_t i = 0; i < rounds; ++i) {
+    for (const auto operation : {calls::Operation::allreduce, calls::Operation::allgather})
+      own = calling(own, operation, 1, -1, State::completed);
+  }
+  own.writer = Writer::gone;
+  own.has_exited = true;
+  return own;
+}
+
+TEST(HangDiagnosis, OfTwoBlamesWhoeverHasMadeAnotherNumberOfRoundsThanTheRest) {
+  Recording waits = calling(exited_after(0, 6), calls::Operation::allreduce, 1, -1, State::failed);
+  waits.has_exited = false;
+  const auto blamed = [&](std::size_t rounds, std::size_t of_others) {
+    const std::vector<Recording> step = {waits, exited_after(1, of_others), exited_after(2, rounds),
+                                         exited_after(3, of_others)};
+    const auto diagnosis = diagnose_hang(step);
+    EXPECT_TRUE(diagnosis && diagnosis->is_decided() && diagnosis->stall.missing.size() == 1);
+    return diagnosis ? diagnosis->stall.missing.front().rank : 99;
+  };
+  EXPECT_EQ(blamed(6, 6), 0U) << "it has made one too many";
+  EXPECT_EQ(blamed(6, 8), 2U) << "it has left early";
+  std::vector<Recording> two = {waits, exited_after(2, 6)};
+  EXPECT_TRUE(diagnose_hang(two)->is_decided()) << "of all it alone has exited";
+  two.back().ending = recorder_format::Ending::well;
+  EXPECT_FALSE(diagnose_hang(two)->is_decided());
+}
+
+/// Of two in a circle, one is in MPI_Finalize.
+TEST(HangDiagnosis, OfTwoThatWaitForEachOtherBlamesWhoeverHasMadeAnotherNumberOfRounds) {
+  const auto blamed = [&](std::size_t waiting, std::size_t rounds) {
+    std::vector<Recording> step;
+    for (std::uint32_t rank = 0; rank < 4; ++rank) {
+      Recording own = exited_after(rank, rank == 0 ? waiting : rank == 2 ? rounds : 6);
+      own.source = "mpi";
+      own.writer = Writer::runs;
+      own.has_exited = false;
+      step.push_back(rank == 0 ? calling(own, calls::Operation::allreduce, 1)
+                               : calling(own, calls::Operation::finalize));
+    }
+    const auto diagnosis = diagnose_hang(step);
+    EXPECT_TRUE(diagnosis && diagnosis->is_decided() && diagnosis->stall.missing.size() == 1);
+    return diagnosis ? diagnosis->stall.missing.front().rank : 99;
+  };
+  EXPECT_EQ(blamed(6, 6), 0U);
+  EXPECT_EQ(blamed(5, 5), 2U);
 }
 
 }  // namespace

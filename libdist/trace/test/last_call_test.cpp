@@ -11,6 +11,7 @@
 #include "scratch.hpp"
 #include "support.hpp"
 #include "trace/record/flight_recorder.hpp"
+#include "trace/record/record_format.hpp"
 #include "trace/record/record_reader.hpp"
 
 namespace amldist::trace {
@@ -52,7 +53,7 @@ TEST_F(LastCall, IsTheNewestOfAllLibrariesThatRecord) {
   auto of_mpi = FlightRecorder::create(root_ / "42.0", {"42.0", 2, 4, 0, "node1", "mpi"}, 16);
   ASSERT_TRUE(of_mpi);
   EXPECT_EQ(read(), "after allreduce #1 (1048576 float32, 4 MiB)") << "MPI has made none yet";
-  EXPECT_EQ(read("42.0", 2, 0, "mpi"), std::nullopt);
+  EXPECT_EQ(read("42.0", 2, 0, "mpi"), "before its first call");
   static_cast<void>(of_mpi->add_communicator(1, 2, 4));
   of_mpi->enqueue({calls::Operation::broadcast, calls::DataType::float32, calls::ReduceOp::sum, 0, 1, 4, 0});
   of_mpi->begin({calls::Operation::barrier, calls::DataType::uint8, calls::ReduceOp::sum, 0, 2, 0});
@@ -71,6 +72,23 @@ TEST_F(LastCall, WasBrokenByAnotherWhereThatOneDied) {
   EXPECT_EQ(read(), "in allreduce #2 (1048576 float32, 4 MiB) broken by another rank");
   EXPECT_TRUE(is_broken_by_another(*read()));
   EXPECT_FALSE(is_broken_by_another("in allreduce #2 (1048576 float32, 4 MiB)"));
+}
+
+/// Python calls MPI_Finalize also where an exception ends it.
+TEST_F(LastCall, IsTheOneThatMpiFailedBeforeFinalize) {
+  auto of_mpi = FlightRecorder::create(root_ / "42.0", {"42.0", 3, 4, 1, "node1", "mpi"}, 16);
+  ASSERT_TRUE(of_mpi);
+  static_cast<void>(of_mpi->add_communicator(1, 3, 4));
+  const RecordedCall finalize = {calls::Operation::finalize, calls::DataType::uint8, calls::ReduceOp::sum, 0, 3, 0};
+  of_mpi->fail(of_mpi->begin(call(1)), -1);
+  EXPECT_EQ(read("42.0", 3), "in allreduce #1 (1048576 float32, 4 MiB)");
+  of_mpi->fail(of_mpi->begin(call(2)), recorder_format::too_long);
+  of_mpi->complete(of_mpi->begin(finalize));
+  EXPECT_EQ(read("42.0", 3), "in allreduce #2 (1048576 float32, 4 MiB), where a message was too long");
+  EXPECT_TRUE(is_last_call(*read("42.0", 3)));
+  EXPECT_TRUE(was_cut_short(*read("42.0", 3)));
+  of_mpi->complete(of_mpi->begin(call(4)));
+  EXPECT_EQ(read("42.0", 3), "after allreduce #4 (1048576 float32, 4 MiB)") << "it has gone on after the error";
 }
 
 TEST_F(LastCall, IsNotReadFromOtherPeoplesFilesOrOtherPlaces) {
@@ -114,10 +132,20 @@ TEST_F(LastCall, IsOfOurOwnWordsWhateverTheFileHolds) {
   }
 }
 
+/// It may have left the others before any of its calls: they wait for it in their first.
+TEST_F(LastCall, IsNoneYetWhereTheRankHasMadeNoCall) {
+  const auto early = FlightRecorder::create(root_ / "42.0", {"42.0", 3, 4, 1, "node1"}, 16);
+  ASSERT_TRUE(early);
+  EXPECT_EQ(read("42.0", 3), "before its first call");
+  EXPECT_TRUE(is_last_call(*read("42.0", 3)));
+  EXPECT_TRUE(is_between_calls(*read("42.0", 3)));
+  EXPECT_TRUE(is_between_calls(*read()));
+}
+
 TEST(LastCallText, IsNarrow) {
   EXPECT_TRUE(is_last_call("in allreduce #42 (1048576 float32, 4 MiB)"));
-  for (const char* const text :
-       {"", "in", "killed by root", "in a;b", "in \x1b[2J", "in a\n", "in /etc", "after $(x)"}) {
+  for (const char* const text : {"", "in", "before", "before its first call, root", "killed by root", "in a;b",
+                                 "in \x1b[2J", "in a\n", "in /etc", "after $(x)"}) {
     EXPECT_FALSE(is_last_call(text)) << text;
   }
   EXPECT_FALSE(is_last_call("in " + std::string(longest_last_call, 'a')));

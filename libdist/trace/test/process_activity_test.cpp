@@ -11,10 +11,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <functional>
 #include <thread>
+#include <utility>
 
 #include "base/os/file_descriptor.hpp"
 
@@ -36,6 +38,7 @@ class Child {
     ::kill(id_, SIGKILL);
     ::waitpid(id_, nullptr, 0);
   }
+  [[nodiscard]] pid_t id() const noexcept { return id_; }
   [[nodiscard]] ActivityTotals totals() const { return totals_of(id_, ProcessTable::read()); }
 
   /// The first activity of half a second that `is_expected`, or the last one of thirty seconds.
@@ -103,22 +106,58 @@ TEST(ProcessActivity, SaysWhatAProcessWaitsFor) {
   ::unlink(name);
 }
 
-TEST(ProcessActivity, SaysThatAProcessWaitsForDataFromASocket) {
-  const FileDescriptor listens(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  auto* const general = reinterpret_cast<sockaddr*>(&address);
-  ASSERT_EQ(::bind(listens.get(), general, length) + ::listen(listens.get(), 1), 0);
-  ASSERT_EQ(::getsockname(listens.get(), general, &length), 0);
-  const Child downloads([&] {
+/// A child that reads from a TCP connection, and its other end.
+class Download {
+ public:
+  [[nodiscard]] const Child& child() const { return child_; }
+  /// A byte; false if the child has gone.
+  [[nodiscard]] bool send() const { return ::send(sends_.get(), "x", 1, MSG_NOSIGNAL) == 1; }
+
+ private:
+  [[nodiscard]] FileDescriptor listener() {
+    FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address_;
+    if (::bind(socket.get(), general(), length) + ::listen(socket.get(), 1) != 0) return {};
+    return ::getsockname(socket.get(), general(), &length) == 0 ? std::move(socket) : FileDescriptor();
+  }
+  void receive() {
     const FileDescriptor own(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    char byte = 0;
-    if (::connect(own.get(), general, length) == 0) static_cast<void>(::recv(own.get(), &byte, 1, 0));
+    if (::connect(own.get(), general(), sizeof address_) != 0) return;
+    for (char byte = 0; ::recv(own.get(), &byte, 1, 0) == 1;) continue;
+  }
+  [[nodiscard]] sockaddr* general() { return reinterpret_cast<sockaddr*>(&address_); }
+
+  sockaddr_in address_ = {};
+  FileDescriptor listens_ = listener();
+  Child child_{[this] { receive(); }};
+  FileDescriptor sends_{::accept4(listens_.get(), nullptr, nullptr, SOCK_CLOEXEC)};
+};
+
+bool waits_for_input(const Activity& activity) { return activity.obstacle == Obstacle::input; }
+
+TEST(ProcessActivity, SaysThatAProcessWaitsForDataFromASocket) {
+  const Download download;
+  EXPECT_EQ(describe(download.child().activity(waits_for_input)), "it waits for data from a socket");
+}
+
+TEST(ProcessActivity, OneThatReceivesInSmallPiecesIsBusyAtNearlyEveryMoment) {
+  const Download download;
+  ASSERT_TRUE(waits_for_input(download.child().activity(waits_for_input)));
+  std::atomic<bool> is_over = false;
+  std::thread sender([&] {
+    while (!is_over && download.send()) std::this_thread::sleep_for(100us);
   });
-  EXPECT_EQ(describe(downloads.activity([](const Activity& each) { return each.obstacle == Obstacle::input; })),
-            "it waits for data from a socket");
+  // /proc was read a while ago: what slept then may run now.
+  const ProcessTable earlier({{download.child().id(), ::getpid(), 'S'}});
+  constexpr int looks = 3000;
+  int idle = 0;
+  for (int look = 0; look < looks; ++look)
+    idle += totals_of(download.child().id(), earlier).obstacle == Obstacle::none ? 1 : 0;
+  is_over = true;
+  sender.join();
+  EXPECT_LT(idle, looks / 50) << "where others want its processor, some are";
 }
 
 TEST(ProcessActivity, OneThatGetsFewTurnsIsBusyAllTheSame) {
@@ -126,6 +165,12 @@ TEST(ProcessActivity, OneThatGetsFewTurnsIsBusyAllTheSame) {
   EXPECT_TRUE(activity.is_busy());
   EXPECT_EQ(describe(activity), "it waits for a processor");
   EXPECT_TRUE(activity_between({1000, 500, 0, 0, Obstacle::processor}, {2000, 540, 0, 0}).is_busy());
+}
+
+TEST(ProcessActivity, OneThatReceivedALookAgoIsBusyAllTheSame) {
+  EXPECT_EQ(describe(activity_between({1000, 500, 0, 0, Obstacle::input}, {2000, 540, 0, 0})),
+            "it waits for data from a socket");
+  EXPECT_FALSE(activity_between({1000, 500, 0, 0}, {2000, 540, 0, 0}).is_busy());
 }
 
 TEST(ProcessActivity, OneThatGetsNoTurnsIsBusyAllTheSame) {

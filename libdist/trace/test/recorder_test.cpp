@@ -12,6 +12,7 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <thread>
@@ -43,6 +44,22 @@ std::int64_t calendar_ns() {
   timespec now = {};
   ::clock_gettime(CLOCK_REALTIME, &now);
   return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
+}
+
+TEST(Recorder, ACallIsRecordedWhenItHasEnded) {
+  const ScratchFolder folder;
+  auto recorder = FlightRecorder::create(folder.path(), owner());
+  ASSERT_TRUE(recorder) << recorder.error().message;
+  const auto world = recorder->add_communicator(77, 0, 4, "world");
+  const std::uint64_t now = TickClock().now();
+  recorder->record_ended({calls::Operation::send, calls::DataType::int8, calls::ReduceOp::sum, world, 1, 5, 2}, now,
+                         now);
+  const Recording recording = read(recorder->path());
+  ASSERT_EQ(recording.calls.size(), 1U);
+  const auto& call = recording.calls.front();
+  EXPECT_EQ(call.state, State::completed);
+  EXPECT_EQ(call.operation, calls::Operation::send);
+  EXPECT_EQ(call.started_ns, call.ended_ns);
 }
 
 TEST(Recorder, IsReadBackAsWritten) {
@@ -89,6 +106,29 @@ TEST(Recorder, IsReadBackAsWritten) {
   EXPECT_GE(recording.calls[0].started_ns, before - 1'000'000);
   EXPECT_LE(recording.calls[0].started_ns, recording.calls[0].ended_ns);
   EXPECT_LE(recording.calls[0].ended_ns, calendar_ns() + 1'000'000);
+}
+
+TEST(Recorder, KeepsTheFirstSentenceIfItNamesAWrongCall) {
+  const ScratchFolder folder;
+  const recorder_format::WrongCall wrong = {2};
+  for (const bool comes_first : {true, false}) {
+    auto recorder = FlightRecorder::create(folder.path(), owner(1));
+    ASSERT_TRUE(recorder) << recorder.error().message;
+    if (!comes_first) recorder->note("rank 3 is dead");
+    recorder->note("rank 2 called barrier instead", wrong);
+    EXPECT_EQ(read(folder / "1.trace").wrong, comes_first ? std::optional(wrong) : std::nullopt);
+    recorder->note("rank 0 is dead");
+    EXPECT_EQ(read(folder / "1.trace").note, comes_first ? "rank 2 called barrier instead" : "rank 0 is dead");
+    recorder->close(FlightRecorder::Ending::failed);
+  }
+  for (const bool is_forged : {true, false}) {
+    auto recorder = FlightRecorder::create(folder.path(), owner(1));
+    recorder->note("ranks 2 and 3", recorder_format::WrongCall{is_forged ? std::optional(4U) : std::nullopt});
+    const auto heard = read(folder / "1.trace").wrong;
+    EXPECT_EQ(heard.has_value(), !is_forged) << "the step has 4 ranks";
+    EXPECT_FALSE(heard && heard->rank);
+    recorder->close(FlightRecorder::Ending::failed);
+  }
 }
 
 TEST(Recorder, KeepsWhereCallsWereMadeIfAsked) {
@@ -401,7 +441,8 @@ struct SecondTick {
   static inline std::uint64_t ticks_before = 0;
   static inline volatile std::sig_atomic_t has_come = 0;
   static inline volatile std::sig_atomic_t steps_left = 1'000'000;
-  static constexpr std::uint64_t later_ns = 5'000'000;  ///< a reading of the clock takes 200 us then
+  /// Far longer than a busy machine keeps a process waiting between two readings of its clocks.
+  static constexpr std::uint64_t later_ns = 60'000'000;
 
   static greg_t& flags(void* context) { return static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_EFL]; }
   static void begin(int /*signal*/, siginfo_t* /*info*/, void* context) { flags(context) |= trap_flag; }
@@ -478,6 +519,28 @@ TEST(Recorder, TakesAWaitForOneInTheBackgroundWhileOtherThreadsOfAnMpiProgramGoO
   EXPECT_EQ(call(), recorder_format::State::started) << "a call that ended at about the same time says nothing";
   std::this_thread::sleep_for(std::chrono::milliseconds(1200));
   EXPECT_EQ(call(), recorder_format::State::enqueued);
+}
+
+/// Python calls MPI_Finalize also where an exception ends it.
+TEST(Recorder, OfAProcessWhoseCallsHaveFailedStaysUnlessItEndsWell) {
+  for (const int status : {0, 1}) {
+    const ScratchFolder folder;
+    const pid_t process = ::fork();
+    if (process == 0) {
+      auto recorder = FlightRecorder::create(folder.path(), owner());
+      if (recorder) recorder->close_and_keep_after_failure();
+      if (::fork() == 0) std::exit(0);  // a child says nothing about it
+      ::wait(nullptr);
+      if (::access((folder / "0.trace").c_str(), F_OK) != 0) ::_exit(7);
+      std::exit(status);
+    }
+    int ended = 0;
+    ::waitpid(process, &ended, 0);
+    EXPECT_EQ(WEXITSTATUS(ended), status);
+    EXPECT_EQ(::access((folder / "0.trace").c_str(), F_OK) == 0, status != 0);
+    if (status == 0) continue;
+    EXPECT_EQ(read(folder / "0.trace").ending, recorder_format::Ending::failed);
+  }
 }
 
 TEST(Recorder, JudgesNobodyByACommunicatorBeyondItsLines) {

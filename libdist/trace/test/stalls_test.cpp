@@ -177,6 +177,26 @@ TEST(Stalls, NamesTheMinorityThatCalledSomethingElse) {
             "2 ranks wait");
 }
 
+/// A message from a root that another rank had not named stayed with it, and was too long for its next call: MPI ended
+/// it.
+TEST(Stalls, NameTheEarlierCallThatDiffersWhereARankHasDiedInALaterOne) {
+  std::vector<Recording> step = {rank_with(0, 3, 7), with(in_call(rank_with(1, 3, 6)), Writer::gone),
+                                 rank_with(2, 3, 7)};
+  for (Recording& each : step) {
+    each.calls[5].operation = calls::Operation::broadcast;
+    each.calls[5].peer = each.rank == 2 ? 2 : 0;
+    each.source = "mpi";
+  }
+  const auto stalls = find_stalls(step);
+  ASSERT_EQ(stalls.size(), 1U);
+  EXPECT_EQ(stalls[0].call.sequence, 6U);
+  ASSERT_EQ(stalls[0].missing.size(), 1U);
+  EXPECT_EQ(stalls[0].missing[0].rank, 2U);
+  EXPECT_EQ(stalls[0].missing[0].why, Why::differs);
+  for (Recording& each : step) each.calls[5].peer = 0;
+  EXPECT_EQ(find_stalls(step).at(0).missing.at(0).rank, 1U) << "which has just died";
+}
+
 TEST(Stalls, NamesRanksWithoutARecorder) {
   const std::vector<Recording> step = {in_call(rank_with(0, 4, 4)), in_call(rank_with(3, 4, 4))};
   const auto stalls = find_stalls(step);

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/net/socket.hpp"
+#include "base/os/whole_file.hpp"
 #include "base/text/text.hpp"
 #include "world/wireup/limits.hpp"
 
@@ -23,20 +24,9 @@ Error system_error(std::string_view what) {
   return {Errc::unavailable, text::concat({what, ": ", std::strerror(errno)})};
 }
 
-bool write_all(const FileDescriptor& file, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
-
 /// Room for one descriptor beside a message.
-union Ancillary {
-  cmsghdr head;
-  std::array<char, CMSG_SPACE(sizeof(int))> bytes;
+struct Ancillary {
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> bytes;
 };
 
 FileDescriptor descriptor_in(msghdr& message) {
@@ -52,7 +42,7 @@ FileDescriptor descriptor_in(msghdr& message) {
 
 Result<SealedBytes> SealedBytes::create(std::string_view content) {
   FileDescriptor file(::memfd_create("amldist-ranks", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file || !write_all(file, content)) return system_error("cannot create shared memory for the rank table");
+  if (!file || !write_all(file.get(), content)) return system_error("cannot create shared memory for the rank table");
   if (::fcntl(file.get(), F_ADD_SEALS, all_seals) != 0) return system_error("cannot seal the rank table");
   return map(std::move(file));
 }

@@ -38,6 +38,7 @@ struct World {
   std::uint32_t size = 1;
   RankTable table;
   Integrity integrity = Integrity::off;
+  std::string tcp_congestion;                  ///< of the connections that carry data (Settings)
   world::Credentials credentials;              ///< what strangers do not know
   FileDescriptor listener;                     ///< the world's key and name
   std::optional<LateJoiners> late_joiners;     ///< on rank 0, if another world might choose the same port

@@ -37,6 +37,9 @@ struct ErrorSubject {
   std::int32_t rank = -1;  ///< of the communicator: the first that is missing or wrong; -1: the sentence names none
   calls::Operation operation = calls::Operation::none;
   std::uint64_t number = 0;  ///< of the call that did not end; 0: none
+  /// How many ranks the sentence names because their own call does not match the others'; where `rank` is -1, one of
+  /// them is right. 0: that is not why the call did not end.
+  std::uint32_t wrong = 0;
 };
 
 /// Where a rank is in its communicator's sequence of collectives.

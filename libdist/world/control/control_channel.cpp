@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/net/congestion_control.hpp"
 #include "base/text/text.hpp"
 #include "base/time/observed_time.hpp"
 #include "trace/diagnosis/call_words.hpp"
@@ -483,6 +484,7 @@ Result<FileDescriptor> ControlChannel::make_data_connection(std::uint64_t id, st
     char ready = 0;
     if (::recv(socket->get(), &ready, 1, 0) != 1) continue;
     watchdog.troubled(comm_rank, "");
+    congestion_control::choose(*socket, world_.tcp_congestion);
     return socket;
   }
 }
@@ -496,7 +498,9 @@ world::MessageCodes ControlChannel::codes_of(std::uint64_t id, std::uint32_t sen
 FileDescriptor ControlChannel::take_data_connection(std::uint64_t id, std::uint32_t world_rank) {
   const std::lock_guard lock(mutex_);
   auto found = data_.extract({id, world_rank});
-  return found ? std::move(found.mapped()) : FileDescriptor();
+  if (!found) return {};
+  congestion_control::choose(found.mapped(), world_.tcp_congestion);
+  return std::move(found.mapped());
 }
 
 void ControlChannel::forget_data_connections(std::uint64_t id) {

@@ -78,7 +78,7 @@ std::vector<trace::CallRecord> calls_of(const RankState& rank, std::optional<std
 std::string remark_on(const RankState& rank) {
   if (rank.standing == Liveness::unaware) return "it does not have this communicator (not yet, or not any more)";
   if (!is_present(rank)) return {};
-  if (rank.activity.call.sequence == 0) return "it has made no call yet";
+  if (rank.activity.call.sequence == 0 && !rank.activity.inside) return "it has made no call yet";
   const std::string_view what = rank.activity.inside ? "it is in " : "its last call was ";
   return concat({what, describe_call(current_call(rank.activity))});
 }
@@ -215,7 +215,9 @@ std::optional<Diagnosis> diagnose_pairs(std::span<const RankState> ranks, const 
   const std::string words =
       concat({blame, name_of(ranks[from]), " gives ", std::to_string(ranks[from].pairs.gives[to]), " elements, ",
               name_of(ranks[to]), " expects ", std::to_string(ranks[to].pairs.takes[from])});
-  return Diagnosis{Errc::peer, about(call, group, words), subject_of(culprit, call)};
+  ErrorSubject subject = subject_of(culprit, call);
+  subject.wrong = blame.empty() ? 2 : 1;
+  return Diagnosis{Errc::peer, about(call, group, words), subject};
 }
 
 /// " (rank 1 waits for rank 0)", for the first few ranks that know for whom they wait.
@@ -263,6 +265,7 @@ Diagnosis to_diagnosis(trace::HangDiagnosis found) {
   const bool is_final = found.kind == Kind::dead || found.kind == Kind::wrong_call;
   ErrorSubject subject = {-1, found.stall.call.operation, found.stall.call.sequence};
   if (blames) subject.rank = static_cast<std::int32_t>(missing.front().recording->communicators.front().rank);
+  if (found.kind == Kind::wrong_call) subject.wrong = static_cast<std::uint32_t>(missing.size());
   return {is_final ? Errc::peer : Errc::timeout, sentence(found, 0), subject};
 }
 

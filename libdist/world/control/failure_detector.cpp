@@ -485,6 +485,8 @@ void FailureDetector::on_diagnosis(std::uint32_t from, const std::shared_ptr<Com
   subject.number = frame.number();
   if (subject.rank >= static_cast<std::int64_t>(watch->members().size())) subject.rank = -1;
   if (frame.is_short()) return;
+  const std::uint64_t wrong = frame.number();  // 0 from releases that do not tell
+  if (wrong <= watch->members().size()) subject.wrong = static_cast<std::uint32_t>(wrong);
   send_heard(from, watch->id(), FrameKind::diagnosis);
   said_.push_back(sentence);
   Ranks out(left_out.begin(), left_out.end());
@@ -567,7 +569,8 @@ std::string diagnosis_frame(const CommWatch& watch, const LossReason& diagnosis,
   write_ranks(writer, diagnosis.silent);
   writer.number(static_cast<std::uint32_t>(diagnosis.subject.rank))
       .number(static_cast<std::uint64_t>(diagnosis.subject.operation))
-      .number(diagnosis.subject.number);
+      .number(diagnosis.subject.number)
+      .number(diagnosis.subject.wrong);
   return writer.take();
 }
 

@@ -33,6 +33,13 @@ RankState here(const char* name, const Activity& activity) {
   return {Liveness::here, activity, {past(activity)}, {}, {}, place_of(name)};
 }
 RankState absent(const char* name, Liveness standing) { return {standing, {}, {}, {}, {}, place_of(name)}; }
+RankState gone_on(const char* name, const Activity& activity, std::initializer_list<Activity> before) {
+  RankState state = here(name, activity);
+  state.past.clear();
+  for (const Activity& each : before) state.past.push_back(past(each));
+  if (!is_point_to_point(activity.call.operation)) state.past.push_back(past(activity));
+  return state;
+}
 
 TEST(Diagnosis, NamesAStoppedRank) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(calls::Operation::allreduce, 17, 1048576)),
@@ -54,6 +61,7 @@ TEST(Diagnosis, NamesADeadRankAndNotThoseThatWaitForIt) {
   const Diagnosis diagnosis = diagnose(ranks, {0, 1, false, {}});
   EXPECT_EQ(diagnosis.code, Errc::peer);
   EXPECT_EQ(diagnosis.message, "barrier #4: rank 2 (local 0) on b is dead; 1 rank waits");
+  EXPECT_EQ(diagnosis.subject.wrong, 0U) << "it made no wrong call";
 }
 
 TEST(Diagnosis, SaysWhatALateRankDidLast) {
@@ -63,6 +71,18 @@ TEST(Diagnosis, SaysWhatALateRankDidLast) {
       diagnose(ranks, {0, 1, false, {}}).message,
       "allreduce #9 (1024 float32, 4 KiB): rank 1 (local 0) on b has not called it: its last call was broadcast #8 "
       "(1024 float32, 4 KiB); 1 rank waits");
+}
+
+TEST(Diagnosis, SaysOfARankBeforeItsFirstCallWhetherItStillMakesTheGroup) {
+  RankState late = here("rank 1 (b)", inside(calls::Operation::split, 0));
+  late.past.clear();
+  for (const bool is_inside : {true, false}) {
+    late.activity.inside = is_inside;
+    const std::vector<RankState> ranks = {here("rank 0 (a)", inside(calls::Operation::barrier, 1)), late};
+    EXPECT_EQ(diagnose(ranks, {0, 1, false, {}}).message,
+              std::string("barrier #1: rank 1 (local 0) on b has not called it: ") +
+                  (is_inside ? "it is in split" : "it has made no call yet") + "; 1 rank waits");
+  }
 }
 
 TEST(Diagnosis, ShowsACircle) {
@@ -77,10 +97,10 @@ TEST(Diagnosis, ShowsACircle) {
       "from rank 0 for rank 0");
 }
 
-TEST(Diagnosis, NamesARankThatHasGoneOnWithoutTheOthers) {  // it was the root of a scatter where they split
-  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(calls::Operation::allgather, 8)),
-                                        here("rank 1 (a)", inside(calls::Operation::split, 7)),
-                                        here("rank 2 (b)", inside(calls::Operation::split, 7))};
+TEST(Diagnosis, NamesARankThatHasGoneOnWithoutTheOthers) {  // it ended its split at once
+  const Activity split = inside(calls::Operation::split, 7);
+  const std::vector<RankState> ranks = {gone_on("rank 0 (a)", inside(calls::Operation::allgather, 8), {split}),
+                                        here("rank 1 (a)", split), here("rank 2 (b)", split)};
   const Diagnosis diagnosis = diagnose(ranks, {1, 0, false, {}});
   EXPECT_EQ(diagnosis.code, Errc::timeout);
   EXPECT_EQ(diagnosis.subject.rank, -1);
@@ -105,6 +125,8 @@ TEST(Diagnosis, TheMinorityMadeTheWrongCall) {
             "allreduce #5 (1024 float32, 4 KiB): rank 0 (local 0) on a called reduce #5 (1024 float32, 4 KiB) instead; "
             "2 ranks "
             "wait");
+  EXPECT_EQ(diagnosis.subject.rank, 0);
+  EXPECT_EQ(diagnosis.subject.wrong, 1U);
 }
 
 TEST(Diagnosis, WithoutAMajorityAllAreQuoted) {
@@ -114,6 +136,7 @@ TEST(Diagnosis, WithoutAMajorityAllAreQuoted) {
   const Diagnosis diagnosis = diagnose(ranks, {0, 1, true, {}});
   EXPECT_EQ(diagnosis.code, Errc::peer);
   EXPECT_EQ(diagnosis.subject.rank, -1);
+  EXPECT_EQ(diagnosis.subject.wrong, 3U);
   EXPECT_EQ(
       diagnosis.message,
       "call #5: rank 0 on a called allreduce #5 (10 float32, 40 bytes), rank 1 on b called allreduce #5 (11 float32, "
@@ -146,14 +169,6 @@ TEST(Diagnosis, ARankThatCompletedTheWrongCallDoesNotAccuseOthers) {
   EXPECT_EQ(diagnose(ranks, {2, 0, true, {}}).message, sentence);
   const std::vector<RankState> two = {ranks[0], ranks[2]};
   EXPECT_EQ(diagnose(two, {0, 1, true, {}}).message, sentence);
-}
-
-RankState gone_on(const char* name, const Activity& activity, std::initializer_list<Activity> before) {
-  RankState state = here(name, activity);
-  state.past.clear();
-  for (const Activity& each : before) state.past.push_back(past(each));
-  if (!is_point_to_point(activity.call.operation)) state.past.push_back(past(activity));
-  return state;
 }
 
 TEST(Diagnosis, TheFirstDifferingCallIsNamedAfterAllHaveContinued) {  // a gather ends on all but the root

@@ -182,6 +182,20 @@ TEST(FailureDetector, NamesTheRankThatIsLate) {
   EXPECT_EQ(world.lines_said(), 1U);
 }
 
+TEST(FailureDetector, AllLearnWhoseCallIsWrong) {
+  World world(3, 2);
+  calls::Call other = world.ranks[4]->watch->activity().call;
+  other.operation = calls::Operation::broadcast;
+  other.root = 1;
+  world.ranks[4]->watch->enter(other);
+  world.report();
+  world.run(milliseconds(700));
+  for (const auto& rank : world.ranks) {
+    const ErrorSubject subject = rank->watch->error_subject();
+    EXPECT_EQ(std::pair(subject.rank, subject.wrong), std::pair(4, 1U)) << "on rank " << rank->own;
+  }
+}
+
 TEST(FailureDetector, ASilentLeaderHidesNobody) {
   World world(40, 4);
   world.ranks[4]->stopped = true;  // leads its node, and 16 others are below it

@@ -32,7 +32,7 @@ constexpr auto start_limit = std::chrono::seconds(60);
 constexpr auto answer_limit = std::chrono::seconds(120);
 constexpr std::string_view own_name = "amldist";
 constexpr std::string_view gloo_name = "gloo";
-constexpr std::string_view torch_name = "torch";  ///< libdist as PyTorch uses it
+constexpr std::string_view own_torch_name = "torch";  ///< libdist as PyTorch uses it
 constexpr std::string_view torch_gpu_name = "torch-cuda";
 constexpr std::string_view nccl_name = "nccl";  ///< PyTorch's own
 
@@ -297,7 +297,7 @@ Result<void> LocalRanks::start_mpi(const std::string& peer, int ranks) {
 Result<void> LocalRanks::start_torch(const std::string& peer, int ranks) {
   const auto equals = peer.find('=');
   const std::string python = equals == std::string::npos ? "python3" : peer.substr(equals + 1);
-  const bool is_ours = name_ == torch_name || name_ == torch_gpu_name;
+  const bool is_ours = name_ == own_torch_name || name_ == torch_gpu_name;
   const std::string_view wanted = is_ours ? "torch with the package amldist" : "torch";
   const std::string import = concat({"import torch.distributed", is_ours ? ", amldist.torch" : ""});
   if (auto there = run_to_end({python, "-c", import}, clean_environment(), Output::hidden); !there) {
@@ -315,7 +315,7 @@ Result<void> LocalRanks::start_torch(const std::string& peer, int ranks) {
 }
 
 bool LocalRanks::is_of_torch() const {
-  return name_ == gloo_name || name_ == torch_name || name_ == torch_gpu_name || name_ == nccl_name;
+  return name_ == gloo_name || name_ == own_torch_name || name_ == torch_gpu_name || name_ == nccl_name;
 }
 
 Result<std::unique_ptr<LocalRanks>> LocalRanks::start_peer(const std::string& peer, int ranks) {

@@ -6,6 +6,7 @@
 
 #include "aml_dist/common/table.hpp"
 #include "calls/data_type.hpp"
+#include "shared/json.hpp"
 
 namespace amldist::tools {
 namespace {
@@ -69,7 +70,7 @@ std::string to_json(std::span<const BenchRow> rows) {
                      {"peer", row.peer}});
     if (!row.trust.empty()) array.back()["trust"] = row.trust;
   }
-  return array.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return commands::json_text(array);
 }
 
 }  // namespace amldist::tools

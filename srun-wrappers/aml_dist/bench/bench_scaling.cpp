@@ -11,6 +11,7 @@
 
 #include "aml_dist/common/table.hpp"
 #include "base/text/text.hpp"
+#include "shared/json.hpp"
 
 namespace amldist::tools {
 namespace {
@@ -159,7 +160,7 @@ std::string to_json(const std::vector<ScalingRow>& rows) {
                      {"efficiency", row.efficiency()},
                      {"steps_per_s", row.steps_per_second()}});
   }
-  return array.dump(2) + "\n";
+  return commands::json_text(array);
 }
 
 }  // namespace amldist::tools

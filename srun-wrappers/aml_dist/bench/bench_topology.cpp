@@ -14,6 +14,7 @@
 #include "aml_dist/bench/latency_groups.hpp"
 #include "aml_dist/common/table.hpp"
 #include "base/text/text.hpp"
+#include "shared/json.hpp"
 
 namespace amldist::tools {
 namespace {
@@ -234,7 +235,7 @@ std::string to_json(const NodeTopology& topology) {
   out["bandwidth_GBs"] = topology.bandwidth_gbs;
   out["groups"] = topology.groups;
   out["library"] = topology.provenance;
-  return out.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return commands::json_text(out);
 }
 
 }  // namespace amldist::tools

@@ -6,6 +6,7 @@
 
 #include "base/text/text.hpp"
 #include "fabric/report/report_fields.hpp"
+#include "shared/json.hpp"
 
 namespace amldist::tools {
 namespace {
@@ -84,9 +85,6 @@ ordered_json object_of(const Described& described) {
   return std::move(writer.object);
 }
 
-/// Bytes that are not UTF-8 become U+FFFD.
-std::string dumped(const ordered_json& json) { return json.dump(2, ' ', true, ordered_json::error_handler_t::replace); }
-
 /// A node's own verdict, from its checks.
 fabric::Report report_of(const fabric::NodeSummary& node, const fabric::Report& whole) {
   const launch::RdmaPolicy policy = whole.policy;
@@ -103,7 +101,7 @@ std::string to_table(const NodeVerification& node, bool colour, bool quiet) {
 }
 
 std::string to_json(const NodeVerification& node) {
-  return dumped(object_of(fabric::NodeReport{node.host, node.report, node.settings}));
+  return commands::ascii_json(object_of(fabric::NodeReport{node.host, node.report, node.settings}));
 }
 
 std::string to_table(const StepReport& step, bool colour, bool quiet) {
@@ -187,14 +185,14 @@ std::string to_json(const StepReport& step) {
                      {hca, setting(node, hca)},
                      {gid, setting(node, gid)}});
   }
-  return dumped({{"schema", fabric::report_schema},
-                 {"policy", to_string(step.report.policy)},
-                 {"verdict", to_string(step.report.verdict())},
-                 {"checks", array_of(step.report.checks)},
-                 {hca, common_setting(step, hca)},
-                 {gid, common_setting(step, gid)},
-                 {"measurements", array_of(step)},
-                 {"nodes", std::move(nodes)}});
+  return commands::ascii_json({{"schema", fabric::report_schema},
+                               {"policy", to_string(step.report.policy)},
+                               {"verdict", to_string(step.report.verdict())},
+                               {"checks", array_of(step.report.checks)},
+                               {hca, common_setting(step, hca)},
+                               {gid, common_setting(step, gid)},
+                               {"measurements", array_of(step)},
+                               {"nodes", std::move(nodes)}});
 }
 
 }  // namespace amldist::tools

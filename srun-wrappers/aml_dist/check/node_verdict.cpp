@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "shared/json.hpp"
+
 namespace amldist::tools {
 namespace {
 
@@ -73,14 +75,10 @@ ordered_json node_verdict_of(const std::string& host, const fabric::Report& repo
           {"affected_components", affected_components(host, report.checks)}};
 }
 
-std::string json_text_of(const ordered_json& json) {
-  return json.dump(2, ' ', true, ordered_json::error_handler_t::replace);
-}
-
 }  // namespace
 
 std::string to_nodeverdict(const NodeVerification& node) {
-  return json_text_of(node_verdict_of(node.host, node.report));
+  return commands::ascii_json(node_verdict_of(node.host, node.report));
 }
 
 std::string to_nodeverdict(const StepReport& step) {
@@ -88,7 +86,7 @@ std::string to_nodeverdict(const StepReport& step) {
   for (const fabric::NodeSummary& node : step.nodes)
     out.push_back(
         node_verdict_of(node.host, {step.report.policy, node.checks, node.verified, step.report.unknown_fails}));
-  return json_text_of(out);
+  return commands::ascii_json(out);
 }
 
 }  // namespace amldist::tools

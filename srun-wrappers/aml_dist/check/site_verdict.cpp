@@ -14,7 +14,6 @@ namespace amldist::tools {
 namespace {
 
 using fabric::Check;
-using fabric::Finding;
 using fabric::Verdict;
 using launch::VerdictFormat;
 using nlohmann::json;
@@ -83,7 +82,7 @@ class ReadFindings {
     }
   }
 
-  [[nodiscard]] const std::vector<Finding>& all() const noexcept { return all_; }
+  [[nodiscard]] const std::vector<fabric::Finding>& all() const noexcept { return all_; }
 
  private:
   void collect_object(const json& object, std::string place, bool is_named) {
@@ -108,7 +107,7 @@ class ReadFindings {
   }
 
   std::string_view key_;
-  std::vector<Finding> all_;
+  std::vector<fabric::Finding> all_;
 };
 
 /// Nothing for what is not an object, or is nested too deeply. Some tools print lines before it.
@@ -140,9 +139,9 @@ Check read_nodeverdict(const std::string& id, const json& root) {
   if (!overall) return {id, Verdict::unknown, concat({"overall_severity is ", text::quote(word)}), ""};
   ReadFindings findings("severity");
   findings.collect(root, "", false);
-  std::vector<Finding> same;
+  std::vector<fabric::Finding> same;
   std::ranges::copy_if(findings.all(), std::back_inserter(same),
-                       [&overall](const Finding& each) { return each.verdict == *overall; });
+                       [&overall](const fabric::Finding& each) { return each.verdict == *overall; });
   Check check = join_findings(id, same, word);
   check.verdict = *overall;
   return check;

@@ -6,6 +6,7 @@
 
 #include "base/text/text.hpp"
 #include "fabric/facts/attribute.hpp"
+#include "shared/json.hpp"
 
 namespace amldist::tools {
 namespace {
@@ -61,7 +62,7 @@ std::string skus_as_json(const fabric::SkuTable& table) {
                    {"hca", sku.hca.empty() ? ordered_json(nullptr) : ordered_json(sku.hca)},
                    {"source", sku.source}});
   }
-  return out.dump(2, ' ', true, ordered_json::error_handler_t::replace) + "\n";
+  return commands::ascii_json(out) + "\n";
 }
 
 }  // namespace amldist::tools

@@ -15,11 +15,11 @@
 #include "fabric/sku/sku_table.hpp"
 #include "launch/site/plugstack.hpp"
 #include "shared/exit_status.hpp"
+#include "shared/json.hpp"
 
 namespace amldist::tools {
 namespace {
 
-using commands::ExitStatus;
 using nlohmann::ordered_json;
 using text::concat;
 
@@ -87,7 +87,7 @@ void print_json(const Findings& findings) {
                                {"problem", each.problem},
                                {"remedy", each.remedy}});
   }
-  std::puts(out.dump(2, ' ', false, ordered_json::error_handler_t::replace).c_str());
+  std::fputs(commands::json_text(out).c_str(), stdout);
 }
 
 int check_config(const Options& options) {

@@ -6,6 +6,7 @@
 
 #include "aml_dist/common/table.hpp"
 #include "base/text/text.hpp"
+#include "shared/json.hpp"
 
 namespace amldist::doctor {
 namespace {
@@ -73,8 +74,7 @@ std::string to_json(std::span<const FrameworkResult> results) {
                      {"reason", result.reason},
                      {"remedy", result.remedy}});
   }
-  // A user's bytes may not be UTF-8; that must not prevent the output.
-  return array.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return commands::json_text(array);
 }
 
 std::string to_text(std::span<const FrameworkResult> results) {

@@ -5,6 +5,7 @@
 
 #include "aml_dist/common/table.hpp"
 #include "base/text/text.hpp"
+#include "shared/json.hpp"
 
 namespace amldist::tools {
 namespace {
@@ -41,8 +42,7 @@ std::vector<std::string> table_row(const ExplainedTask& task) {
 std::string to_json(std::span<const ExplainedTask> tasks) {
   nlohmann::ordered_json array = nlohmann::ordered_json::array();
   for (const ExplainedTask& task : tasks) array.push_back(object_of(task));
-  // A user's bytes may not be UTF-8; that must not prevent the output.
-  return array.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return commands::json_text(array);
 }
 
 std::string to_exports(const ExplainedTask& task) {

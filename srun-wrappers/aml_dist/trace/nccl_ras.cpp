@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/net/socket.hpp"
+#include "base/text/hex.hpp"
 #include "base/text/printable.hpp"
 #include "base/text/tasks_per_node.hpp"
 #include "base/text/text.hpp"
@@ -145,9 +146,7 @@ std::optional<RasGroup> group_in(const Json& communicator) {
   const Json& size = member_of(communicator, "size");
   if (!hash.is_string() || !size.is_number_unsigned() || size.get<std::uint64_t>() > most_tasks) return std::nullopt;
   const auto word = hash.get<std::string>();
-  const auto id = word.starts_with("0x") && word.size() <= 18
-                      ? step::from_hexadecimal(concat({std::string(18 - word.size(), '0'), word.substr(2)}))
-                      : std::nullopt;
+  const auto id = word.starts_with("0x") ? from_hex(std::string_view(word).substr(2)) : std::nullopt;
   if (!id) return std::nullopt;
   RasGroup group{*id, size.get<std::uint32_t>(), {}, {}, {}};
   std::map<std::uint32_t, Counts> by_rank;
@@ -228,7 +227,7 @@ RasAnswer parse_ras(std::string_view text) {
     if (line.starts_with("problem ")) answer.problem = text::printable(line.substr(8), 120);
     const auto words = text::split(line, ' ');
     if (words.size() != 6 || words[0] != "group" || answer.groups.size() == most_groups) continue;
-    const auto id = step::from_hexadecimal(words[1]);
+    const auto id = from_hex(words[1]);
     const auto size = text::to_number(words[2], most_tasks);
     if (!id || !size) continue;
     const auto size_32 = static_cast<std::uint32_t>(*size);

@@ -8,6 +8,7 @@
 #include "base/text/tasks_per_node.hpp"
 #include "base/text/text.hpp"
 #include "launch/rendezvous/stamp.hpp"
+#include "shared/json.hpp"
 
 namespace amldist::tools {
 namespace {
@@ -59,7 +60,7 @@ constexpr std::array<std::pair<const char*, const char*>, 3> listed_roles = {
 
 /// The cluster of TF_CONFIG.
 Result<nlohmann::ordered_json> read_cluster(const EnvironmentReader& environment) {
-  const auto config = nlohmann::ordered_json::parse(environment("TF_CONFIG").value_or(""), nullptr, false);
+  const auto config = commands::parse_json(environment("TF_CONFIG").value_or(""));
   const auto cluster = config.is_object() ? config.find("cluster") : config.end();
   if (config.is_discarded() || !config.is_object() || cluster == config.end()) {
     return Error{Errc::mismatch, "TF_CONFIG cannot be read"};
@@ -94,7 +95,7 @@ std::vector<std::string> listed_endpoints(const nlohmann::ordered_json& cluster)
 /// How TF_CONFIG names the nodes. A node that only has an evaluator is not named.
 launch::NodeHosts own_node_hosts(const EnvironmentReader& environment, const launch::Placement& placement) {
   const auto cluster = read_cluster(environment);
-  if (!cluster) return launch::NodeHosts();
+  if (!cluster) return {};
   const launch::TaskMap& map = placement.map;
   const std::vector<std::string> endpoints = listed_endpoints(*cluster);
   std::vector<Ipv4> addresses(placement.hosts.size(), Ipv4{});

@@ -32,6 +32,7 @@
 #include "base/os/environment.hpp"
 #include "base/text/text.hpp"
 #include "shared/exit_status.hpp"
+#include "shared/json.hpp"
 #include "shared/programs.hpp"
 #include "shared/terminal.hpp"
 #include "trace/diagnosis/call_words.hpp"
@@ -45,9 +46,7 @@ using commands::fail;
 int list_steps(bool json) {
   const auto folders = list_step_folders();
   if (json) {
-    std::puts(nlohmann::ordered_json{{"steps", folders}}
-                  .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
-                  .c_str());
+    std::fputs(commands::json_text({{"steps", folders}}).c_str(), stdout);
     return commands::exit_done;
   }
   for (const std::string& folder : folders) std::printf("%s\n", folder.c_str());

@@ -9,6 +9,7 @@
 #include "aml_dist/common/table.hpp"
 #include "aml_dist/trace/call_places.hpp"
 #include "base/text/text.hpp"
+#include "shared/json.hpp"
 #include "trace/diagnosis/straggler.hpp"
 #include "trace/diagnosis/unreceived.hpp"
 #include "trace/diagnosis/waits.hpp"
@@ -256,7 +257,7 @@ std::string to_json(const TracedStep& step, std::size_t last) {
                             {"waits", object_of(trace::find_waits(step.recordings), step.recordings)},
                             {"recorders", std::move(recorders)},
                             {"problems", step.problems}};
-  return all.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return commands::json_text(all);
 }
 
 }  // namespace amldist::tools

@@ -21,9 +21,9 @@ constexpr int waits_margin = 24;
 constexpr int waits_head = 84;
 constexpr int box_width = 400;
 constexpr int box_height = 62;
-constexpr int box_gap = 26;
+constexpr int row_gap = 26;
 constexpr int column_gap = 96;
-constexpr std::size_t most_boxes = 40;
+constexpr std::size_t most_wait_boxes = 40;
 constexpr std::string_view waits_fill = "#fdf0cf";
 constexpr std::string_view blamed_ink = "#b3261e";
 constexpr std::string_view blamed_fill = "#fbdad7";
@@ -54,7 +54,7 @@ class WaitPicture {
  public:
   explicit WaitPicture(const TracedStep& step) : step_(step), stalls_(trace::find_all_stalls(step.recordings)) {
     std::ranges::stable_sort(stalls_, std::greater(), [](const Stall& stall) { return stall.waiting.size(); });
-    if (stalls_.size() > most_boxes / 2) stalls_.resize(most_boxes / 2);
+    if (stalls_.size() > most_wait_boxes / 2) stalls_.resize(most_wait_boxes / 2);
     if (step.hang) {
       for (const MissingRank& each : step.hang->stall.missing) blamed_.insert(each.rank);
     }
@@ -84,7 +84,7 @@ class WaitPicture {
     for (const WaitBox& box : boxes_) draw(svg, box);
     const int width =
         std::max<int>(2 * waits_margin + static_cast<int>(columns) * (box_width + column_gap) - column_gap, 1100);
-    return svg.finish(width, waits_head + rows * (box_height + box_gap) + waits_margin, title, Scheme::light_and_dark);
+    return svg.finish(width, waits_head + rows * (box_height + row_gap) + waits_margin, title, Scheme::light_and_dark);
   }
 
  private:
@@ -101,7 +101,7 @@ class WaitPicture {
   std::optional<std::size_t> box_of(std::size_t stall, const MissingRank& missing) {
     const auto [place, is_new] = box_of_.try_emplace(missing.rank, boxes_.size());
     if (!is_new) return place->second;
-    if (boxes_.size() == most_boxes) {
+    if (boxes_.size() == most_wait_boxes) {
       box_of_.erase(place);
       return std::nullopt;
     }
@@ -141,7 +141,7 @@ class WaitPicture {
 
   static Point corner(const WaitBox& box) {
     return {static_cast<double>(waits_margin + static_cast<int>(box.column) * (box_width + column_gap)),
-            static_cast<double>(waits_head + box.row * (box_height + box_gap))};
+            static_cast<double>(waits_head + box.row * (box_height + row_gap))};
   }
   static void draw(Svg& svg, const WaitBox& box) {
     const auto at = corner(box);
@@ -161,7 +161,7 @@ class WaitPicture {
     const double side = is_back ? 1 : -1;
     const double turn = is_back ? bend : end.x - column_gap * 0.45;
     // Below the boxes of the columns between.
-    const double way = to.column > from.column + 1 ? corner(from).y + box_height + box_gap * 0.5 : begin.y;
+    const double way = to.column > from.column + 1 ? corner(from).y + box_height + row_gap * 0.5 : begin.y;
     svg.line(std::array{begin, Point{bend, begin.y}, Point{bend, way}, Point{turn, way}, Point{turn, end.y}, end},
              style);
     svg.line(std::array{Point{end.x + side * 9, end.y - 5}, end, Point{end.x + side * 9, end.y + 5}}, style);

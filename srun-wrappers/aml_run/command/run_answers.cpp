@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "aml_run/follow.hpp"
+#include "aml_run/owned_folder.hpp"
 #include "aml_run/report.hpp"
 #include "aml_run/runs/copy_results.hpp"
 #include "aml_run/runs/follow_run.hpp"
@@ -17,6 +18,7 @@
 #include "aml_run/sweep/sweep_view.hpp"
 #include "base/text/text.hpp"
 #include "shared/exit_status.hpp"
+#include "shared/json.hpp"
 #include "shared/programs.hpp"
 #include "shared/terminal.hpp"
 #include "step/messages/job_record.hpp"
@@ -161,7 +163,7 @@ int show_job(const CommandLine& line) {
       {"output", state->output},
       {"exit_status", state->ended() ? nlohmann::ordered_json(exit_status_of(*state)) : nlohmann::ordered_json()}};
   for (const auto& [task, word] : state->tasks) json["tasks"].push_back({{"job_id", task}, {"state", word}});
-  return print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  return print(commands::json_text(json));
 }
 
 int resume_run(const CommandLine& line, const Run& named) {
@@ -232,7 +234,7 @@ int list_runs(const CommandLine& line) {
     out += concat(
         {run.name, "  ", run.kind, "  ", word, "  ", text::count(run.jobs.size(), "job"), "  ", run.source, "\n"});
   }
-  if (line.json) return print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  if (line.json) return print(commands::json_text(json));
   if (out.empty()) {
     say(concat({"there are no runs in ", runs_folder()}));
     return commands::exit_done;

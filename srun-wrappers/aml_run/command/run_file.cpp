@@ -17,6 +17,7 @@
 #include "aml_run/sweep/sweep_values.hpp"
 #include "base/text/text.hpp"
 #include "shared/exit_status.hpp"
+#include "shared/json.hpp"
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"
 #include "shared/signals.hpp"
@@ -212,7 +213,7 @@ int print_draft(const CommandLine& line, const Draft& draft) {
                               {"trials", job.trials},
                               {"concurrent", job.concurrent},
                               {"script", job.script}});
-    out = json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+    out = commands::json_text(json);
   } else {
     for (const RunJob& job : draft.run.jobs) {
       std::vector<std::string_view> needs(job.needs.begin(), job.needs.end());

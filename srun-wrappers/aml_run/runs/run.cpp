@@ -6,6 +6,7 @@
 
 #include "aml_run/owned_folder.hpp"
 #include "base/text/text.hpp"
+#include "shared/json.hpp"
 
 namespace amldist::run {
 namespace {
@@ -39,7 +40,7 @@ Result<Run> read_run(const OwnedFolder& folder) {
   const auto content = folder.read(run_file, longest_run_file);
   if (!content) return content.error();
   try {
-    const auto json = ordered_json::parse(*content);
+    const auto json = commands::parse_json(*content);
     Run run;
     run.folder = folder.path();
     run.name = fs::path(run.folder).filename().string();
@@ -115,7 +116,7 @@ Result<void> save_run(const Run& run) {
                              {"source", run.source},
                              {"continue_on_failure", run.continue_on_failure},
                              {"jobs", std::move(jobs)}};
-  return folder->write(run_file, json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+  return folder->write(run_file, commands::json_text(json, 1));
 }
 
 Result<std::string> make_run_folder(const std::string& name) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text/text.hpp"
+#include "shared/json.hpp"
 
 namespace amldist::run {
 namespace {
@@ -112,7 +113,7 @@ std::string run_to_json(const Run& run, const RunState& state) {
     }
     out["jobs"].push_back(std::move(job));
   }
-  return out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return commands::json_text(out);
 }
 
 }  // namespace amldist::run

@@ -9,20 +9,20 @@
 
 #include "aml_run/yaml/yaml_reading.hpp"
 #include "base/text/text.hpp"
+#include "shared/json.hpp"
 #include "shared/programs.hpp"
 
 namespace amldist::run {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 constexpr std::size_t longest_metrics = std::size_t{64} * 1024 * 1024;
 
 std::optional<double> number_of(std::string_view text) { return finite_number(std::string(text::trim(text))); }
 
 std::optional<double> in_json(std::string_view line, std::string_view metric) {
-  const auto value = json::parse(line, nullptr, false);
+  const auto value = commands::parse_json(line);
   if (!value.is_object()) return std::nullopt;
   const auto own = value.find(std::string(metric));
   if (own != value.end() && own->is_number()) return own->get<double>();

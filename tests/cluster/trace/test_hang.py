@@ -295,6 +295,41 @@ def test_mpi4py_which_loads_mpi_for_itself_is_traced(cluster, pmix, program, wor
     assert kind != "exception" or "ValueError: rank 2 has had enough" in done.err, done
 
 
+CUT = """import sys
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+world.barrier()
+try:
+    if world.rank == 2:
+        world.Send(bytearray(8), 3)
+    if world.rank == 3:
+        world.Recv(bytearray(4), 2)
+except MPI.Exception:
+    if sys.argv[1] == 'raise':
+        raise
+"""
+
+
+@pytest.mark.parametrize("how", ["raise", "go on"])
+def test_a_message_that_is_too_long_blames_nobody(cluster, pmix, program, workdir, how):
+    """Python calls MPI_Finalize before it ends of MPI's error, and all end; a program that goes on leaves nothing behind."""
+    if subprocess.run(["/usr/bin/python3", "-c", "import mpi4py"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no mpi4py")
+    (workdir / "cut.py").write_text(CUT)
+    recorders = "ls /dev/shm/aml-dist-0/ /tmp/aml-dist-0/ 2>&1"
+    before = cluster.run(recorders, on="node1").out
+    done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=5 /usr/bin/python3 cut.py '{how}'")
+    lines = [line for line in done.err.splitlines() if line.startswith("aml-dist: first failure: ")]
+    more = set(cluster.run(recorders, on="node1").out.splitlines()) - set(before.splitlines())
+    if how == "raise":
+        assert done.status == 1 and len(lines) == 1 and not hang_lines(done), done
+        assert re.search(r"rank 3 .*: exit status 1, .*, in recv \(.*, 4 bytes\) from rank 2, where a message was too long; nothing recorded "
+                         "tells whose call is wrong$", lines[0]), lines
+    else:
+        assert done.status == 0 and not lines and not hang_lines(done), done
+        assert not [line for line in more if not line.endswith(":")], "a step that ended well leaves nothing"
+
+
 def test_without_trace_nothing_is_loaded_set_or_printed(cluster, pmix, program):
     tell = "'env | grep -E \"AMLDIST_TRACE|LD_PRELOAD\"; grep -c amldist-mpitrace /proc/self/maps; ls /dev/shm'"
     done = cluster.run(f"{STEP} --aml-dist=mpi bash -c {tell}")

@@ -22,6 +22,52 @@ void run_requests(void) {
   }
 }
 
+/* ---- short messages, which mostly end while they begin ---- */
+static void told(int status, void* context) {
+  OK(status);
+  ++*(int*)context;
+}
+static void end_request(amldist_request** request, int way) {
+  int done = 0, called = 0;
+  if (way == 0) OK(amldist_wait(request));
+  while (way == 1 && !done) OK(amldist_test(request, &done));
+  while (way == 2 && !done) OK(amldist_wait_for(request, 1000, &done));
+  if (way == 3) {
+    OK(amldist_on_complete(*request, told, &called));
+    OK(amldist_wait(request));
+    CHECK(called == 1);
+  }
+  CHECK(*request == NULL);
+}
+
+void run_short_messages(void) {
+  enum { WAYS = 4, EACH = 10 };
+  const int next = (rank + 1) % size, last = (rank + size - 1) % size;
+  for (int round = 0; round < 20; ++round) {
+    int32_t given[WAYS * EACH], got[WAYS * EACH];
+    amldist_request *sends[WAYS * EACH], *receives[WAYS * EACH];
+    for (int i = 0; i < WAYS * EACH; ++i) given[i] = rank + 1000 * i + round, got[i] = -1;
+    /* With and without tags; the receives come after the messages, or before them. */
+    for (int turn = 0; turn < 2; ++turn) {
+      for (int i = 0; i < WAYS * EACH; ++i) {
+        const int is_tagged = i % 2;
+        if ((turn == 0) == (round % 2 == 0) && is_tagged)
+          OK(amldist_isend_tagged(world, &given[i], 1, AMLDIST_INT32, next, i, &sends[i]));
+        else if ((turn == 0) == (round % 2 == 0))
+          OK(amldist_isend(world, &given[i], 1, AMLDIST_INT32, next, &sends[i]));
+        else if (is_tagged) OK(amldist_irecv_tagged(world, &got[i], 1, AMLDIST_INT32, last, i, NULL, &receives[i]));
+        else OK(amldist_irecv(world, &got[i], 1, AMLDIST_INT32, last, &receives[i]));
+      }
+      if (round % 4 < 2) OK(amldist_barrier(world));
+    }
+    for (int i = 0; i < WAYS * EACH; ++i) {
+      end_request(&sends[i], i % WAYS);
+      end_request(&receives[i], (i + round) % WAYS);
+      CHECK(got[i] == last + 1000 * i + round);
+    }
+  }
+}
+
 /* ---- crossing ---- */
 /* More than any layer buffers for a receive that is not yet posted. */
 enum { MOST = 1 << 20 };

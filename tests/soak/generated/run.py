@@ -26,6 +26,9 @@ class Mpi4py:
     def abort(self):
         self.mpi.COMM_WORLD.Abort(3)
 
+    def finalize(self):
+        """mpi4py does it at the end."""
+
 
 class Amldist:
     def __init__(self):
@@ -42,6 +45,9 @@ class Amldist:
 
     def abort(self):
         os.abort()
+
+    def finalize(self):
+        """The package does it at the end."""
 
 
 class Gloo:
@@ -66,6 +72,11 @@ class Gloo:
 
     def abort(self):
         os.abort()
+
+    def finalize(self):
+        """A rank that goes earlier takes its connections along, of which calls of slower ranks fail."""
+        self.dist.barrier()
+        self.dist.destroy_process_group()
 
 
 def stand_still(library):
@@ -102,6 +113,7 @@ def main():
             time.sleep(random.random() * 0.003)
             made += 1
             if rest[1] == "finalize":
+                library.finalize()
                 break
             groups[int(rest[2])][rest[1]](array.array("f", bytes(int(rest[3]))), int(rest[4]))
 

@@ -400,7 +400,8 @@ AMLDIST_API int amldist_wait_for(amldist_request** request, int milliseconds, in
  * before amldist_on_complete() returns. The function may begin other calls, if no other thread is in a call on the
  * communicator; it may wait for its own request, but for nothing else. The request must still be waited for or tested
  * once; in another thread that returns after the function has returned, so then `context` may be freed. One function
- * for each request: AMLDIST_EINVAL for a second one. Over an MPI without MPI_THREAD_MULTIPLE there is no progress
+ * for each request: AMLDIST_EINVAL for a second one. (Short messages that end while they begin share one handle: each
+ * function is called for them.) Over an MPI without MPI_THREAD_MULTIPLE there is no progress
  * thread: see above. Since 0.2. */
 typedef void (*amldist_complete_function)(int status, void* context);
 AMLDIST_API int amldist_on_complete(amldist_request* request, amldist_complete_function function, void* context);

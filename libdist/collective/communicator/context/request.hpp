@@ -46,6 +46,8 @@ class Request {
     return several_.empty() ? std::span(&first_, 1) : std::span(several_);
   }
   [[nodiscard]] const calls::Call& first() const noexcept { return first_; }
+  /// The number of a message, for the thread that runs it.
+  void set_sequence(std::uint64_t sequence) noexcept { first_.sequence = sequence; }
   /// Also in its own completion: only other threads wait for the end of that.
   [[nodiscard]] bool is_done() const noexcept {
     return (state_.load(std::memory_order_acquire) & done) != 0 ||

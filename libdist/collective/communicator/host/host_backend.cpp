@@ -20,14 +20,6 @@ using text::concat;
 const std::byte* bytes_of(const void* data) { return static_cast<const std::byte*>(data); }
 std::byte* bytes_of(void* data) { return static_cast<std::byte*>(data); }
 
-/// Signature of one message: what sender and receiver must agree on.
-std::uint32_t message_signature(const calls::Call& call) {
-  calls::Call plain = call;
-  plain.operation = calls::Operation::send;
-  plain.root = 0;
-  return signature_of(plain);
-}
-
 /// Signature of one collective, including its number, so that a rank that is one call behind is noticed.
 std::uint32_t numbered_signature(const calls::Call& call) {
   return signature_of(call) ^ digest_of_lists(call) ^ (static_cast<std::uint32_t>(call.sequence) * 0x9e3779b9U);
@@ -330,7 +322,7 @@ Message HostBackend::message_of(const calls::Call& call) {
   return {call.root,
           static_cast<std::byte*>(data),
           call.count * size_of(call.type),
-          message_signature(call),
+          calls::signature_of_message(call.type, call.count),
           false,
           call.tag,
           call.source};

@@ -13,28 +13,28 @@ namespace amldist::collective {
 class PendingMessages::OldestOfPeer final : public calls::Watchdog {
  public:
   explicit OldestOfPeer(PendingMessages& messages) : messages_(messages) {}
-  [[nodiscard]] Result<void> keep_waiting(int rank) override { return announced(rank).watchdog->keep_waiting(rank); }
-  [[nodiscard]] Error differs(int rank) override { return announced(rank).watchdog->differs(rank); }
-  [[nodiscard]] Error lost(int rank, std::string_view what) override {
-    return announced(rank).watchdog->lost(rank, what);
-  }
+  [[nodiscard]] Result<void> keep_waiting(int rank) override { return watchdog(rank).keep_waiting(rank); }
+  [[nodiscard]] Error differs(int rank) override { return watchdog(rank).differs(rank); }
+  [[nodiscard]] Error lost(int rank, std::string_view what) override { return watchdog(rank).lost(rank, what); }
   [[nodiscard]] Clock::time_point deadline() const noexcept override {
-    return messages_.posted_.front()->watchdog->deadline();
+    return messages_.watchdog_of(*messages_.posted_.front()).deadline();
   }
 
  private:
-  [[nodiscard]] Pending& announced(int rank) const {
+  /// That of the oldest message with a rank, which becomes the one that is reported.
+  [[nodiscard]] CallWatchdog& watchdog(int rank) const {
     const auto& posted = messages_.posted_;
-    const auto found = std::ranges::find_if(posted, [&](const auto& each) { return each->call.root == rank; });
+    const auto found = std::ranges::find_if(posted, [&](const auto& each) { return each->call().root == rank; });
     Pending& message = found != posted.end() ? **found : *posted.front();
     messages_.announce(message);
-    return message;
+    return messages_.watchdog_of(message);
   }
 
   PendingMessages& messages_;
 };
 
-std::unique_ptr<PendingMessages::Pending> PendingMessages::make_pending(std::shared_ptr<Request> request) {
+std::unique_ptr<PendingMessages::Pending> PendingMessages::make_pending(std::shared_ptr<Request> request,
+                                                                        std::uint64_t now) {
   std::unique_ptr<Pending> out;
   if (spare_.empty()) {
     out = std::make_unique<Pending>();
@@ -42,16 +42,14 @@ std::unique_ptr<PendingMessages::Pending> PendingMessages::make_pending(std::sha
     out = std::move(spare_.back());
     spare_.pop_back();
   }
-  out->call = request->first();
   out->request = std::move(request);
-  out->watchdog.emplace(owner_.context, &owner_.mpi);
-  out->call.sequence = owner_.numbers.next(out->call, false);
-  out->ticket = owner_.observer.begin(out->call, owner_.ticks.now());
+  out->request->set_sequence(owner_.numbers.next(out->call(), false));
+  out->ticket = owner_.observer.begin(out->call(), now);
   return out;
 }
 
 void PendingMessages::submit(std::shared_ptr<Request> request) {
-  unfinished_.fetch_add(1, std::memory_order_acq_rel);
+  ++begun_;
   const std::lock_guard lock(mutex_);
   submitted_.push_back(std::move(request));
   has_submitted_.store(true, std::memory_order_release);
@@ -65,24 +63,38 @@ void PendingMessages::take_up() {
     taken.swap(submitted_);
     has_submitted_.store(false, std::memory_order_relaxed);
   }
-  for (auto& request : taken) post(std::move(request));
+  const std::uint64_t now = owner_.ticks.now();
+  for (auto& request : taken) post(std::move(request), now);
 }
 
-void PendingMessages::begin(std::shared_ptr<Request> request) {
-  unfinished_.fetch_add(1, std::memory_order_acq_rel);
-  post(std::move(request));
+bool PendingMessages::try_at_once(calls::Call& call, std::uint64_t now, Transport::Look look) {
+  if (has_submitted_.load(std::memory_order_acquire) || failed_ || owner_.context.is_lost()) return false;
+  const auto direction = call.operation == calls::Operation::send ? Direction::send : Direction::receive;
+  const Message message = HostBackend::message_of(call);
+  if (!transport_.move_at_once(message, direction, look)) return false;
+  call.sequence = owner_.numbers.next(call, false);
+  constexpr std::size_t long_message = 16UL << 10;
+  const bool takes_time = direction == Direction::receive || message.bytes >= long_message;
+  owner_.observer.record_ended(call, now, look == Transport::Look::briefly && takes_time ? owner_.ticks.now() : now);
+  return true;
 }
 
-void PendingMessages::post(std::shared_ptr<Request> request) {
-  if (owner_.context.is_lost()) return complete(*request, owner_.refused.refuse(request->first(), owner_.ticks.now()));
-  posted_.push_back(make_pending(std::move(request)));
+void PendingMessages::begin(std::shared_ptr<Request> request, std::uint64_t now) {
+  ++begun_;
+  post(std::move(request), now);
+}
+
+void PendingMessages::post(std::shared_ptr<Request> request, std::uint64_t now) {
+  if (owner_.context.is_lost()) return complete(*request, owner_.refused.refuse(request->first(), now));
+  posted_.push_back(make_pending(std::move(request), now));
   if (failed_) return;
   Pending& message = *posted_.back();
-  const auto direction = message.call.operation == calls::Operation::send ? Direction::send : Direction::receive;
-  auto posted = transport_.post(HostBackend::message_of(message.call), direction, message.left, *message.watchdog);
+  const auto direction = message.call().operation == calls::Operation::send ? Direction::send : Direction::receive;
+  OldestOfPeer watchdog(*this);
+  auto posted = transport_.post(HostBackend::message_of(message.call()), direction, message.left, watchdog);
   if (!posted) failed_ = posted.error();
   if (!posted || message.left != 0) return;
-  finish(message, {});
+  finish(message, now);
   spare_.push_back(std::move(posted_.back()));
   posted_.pop_back();
 }
@@ -106,12 +118,13 @@ bool PendingMessages::progress() {
 /// Completes the requests of messages that have ended.
 void PendingMessages::release_ended() {
   std::size_t kept = 0;
+  const std::uint64_t now = owner_.ticks.now();
   for (auto& message : posted_) {
     if (message->left != 0) {
       posted_[kept++].swap(message);
       continue;
     }
-    finish(*message, {});
+    finish(*message, now);
     spare_.push_back(std::move(message));
   }
   posted_.resize(kept);
@@ -125,25 +138,29 @@ void PendingMessages::back_off(int idle) {
   for (auto each = posted_.rbegin(); each != posted_.rend(); ++each) {
     Pending& message = **each;
     announce(message);
-    if (auto status = message.watchdog->keep_waiting(message.call.root); !status) return fail(status.error());
+    if (auto status = watchdog_of(message).keep_waiting(message.call().root); !status) return fail(status.error());
   }
 }
 
-void PendingMessages::finish(Pending& message, const Result<void>& result) {
-  owner_.observer.end(message.ticket, result);
-  complete(*std::exchange(message.request, nullptr), result);
+void PendingMessages::finish(Pending& message, std::uint64_t now) {
+  owner_.observer.complete_at(message.ticket, now);
+  message.watchdog.reset();
+  complete(*std::exchange(message.request, nullptr), {});
 }
 
 void PendingMessages::complete(Request& request, const Result<void>& result) {
   request.complete(result);
-  unfinished_.fetch_sub(1, std::memory_order_acq_rel);
+  ended_.store(ended_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
 void PendingMessages::fail(const Error& error) {
   failed_.reset();
   transport_.give_up();
   owner_.context.give_up(error);
-  for (const auto& message : std::exchange(posted_, {})) finish(*message, error);
+  for (const auto& message : std::exchange(posted_, {})) {
+    owner_.observer.fail(message->ticket, error);
+    complete(*message->request, error);
+  }
   owner_.context.watch().leave_message();
 }
 

@@ -41,11 +41,14 @@ class PendingMessages {
   [[nodiscard]] bool can_begin(const calls::Call& call) const noexcept {
     return !has_submitted_.load(std::memory_order_acquire) && transport_.posts_at_once(call.root, call.tag);
   }
+  /// Makes a message whose transport can move it at once, and nothing else; false: nothing has happened.
+  /// `now`, here and below: in the owner's ticks.
+  [[nodiscard]] bool try_at_once(calls::Call& call, std::uint64_t now, Transport::Look look = Transport::Look::once);
   /// Begins a message on this thread: a short one may have been sent, and its request be complete, on return. No other
   /// request completes meanwhile, so that no function of the program runs.
-  void begin(std::shared_ptr<Request> request);
+  void begin(std::shared_ptr<Request> request, std::uint64_t now);
   /// Whether every message that was submitted has ended.
-  [[nodiscard]] bool is_empty() const noexcept { return unfinished_.load(std::memory_order_acquire) == 0; }
+  [[nodiscard]] bool is_empty() const noexcept { return begun_ == ended_.load(std::memory_order_acquire); }
   /// Ends a back_off() on another thread.
   void interrupt() noexcept { transport_.interrupt(); }
 
@@ -59,18 +62,22 @@ class PendingMessages {
  private:
   struct Pending {
     std::shared_ptr<Request> request;
-    calls::Call call;                      ///< with its number
-    std::optional<CallWatchdog> watchdog;  ///< drives MPI only: the caller is driving the messages already
+    std::optional<CallWatchdog> watchdog;  ///< made when it is first asked
     CallObserver::Ticket ticket = 0;
     std::size_t left = 0;  ///< as Transport::post() counts it
+    [[nodiscard]] const calls::Call& call() const noexcept { return request->first(); }
   };
   class OldestOfPeer;
 
-  void post(std::shared_ptr<Request> request);
-  [[nodiscard]] std::unique_ptr<Pending> make_pending(std::shared_ptr<Request> request);
+  void post(std::shared_ptr<Request> request, std::uint64_t now);
+  [[nodiscard]] std::unique_ptr<Pending> make_pending(std::shared_ptr<Request> request, std::uint64_t now);
   void release_ended();
-  void announce(const Pending& message) const { owner_.context.watch().enter(message.call); }
-  void finish(Pending& message, const Result<void>& result);
+  void announce(const Pending& message) const { owner_.context.watch().enter(message.call()); }
+  /// Drives MPI only: the caller is driving the messages already.
+  [[nodiscard]] CallWatchdog& watchdog_of(Pending& message) {
+    return message.watchdog ? *message.watchdog : message.watchdog.emplace(owner_.context, &owner_.mpi);
+  }
+  void finish(Pending& message, std::uint64_t now);
   void complete(Request& request, const Result<void>& result);
   void fail(const Error& error);
 
@@ -79,8 +86,10 @@ class PendingMessages {
   std::vector<std::unique_ptr<Pending>> posted_;  ///< oldest first
   std::vector<std::unique_ptr<Pending>> spare_;   ///< for the next ones: memory is not taken anew for each message
   std::optional<Error> failed_;                   ///< why a message could not be posted: progress() fails with it
-  std::atomic<std::size_t> unfinished_ = 0;       ///< submitted and not ended
-  std::atomic<bool> has_submitted_ = false;       ///< tells take_up() without taking the lock
+  // A locked addition takes as long as all else that a short message counts: each of these has one writer at a time.
+  std::uint64_t begun_ = 0;                  ///< submitted so far: by threads that hold the engine's lock
+  std::atomic<std::uint64_t> ended_ = 0;     ///< by the thread that drives progress
+  std::atomic<bool> has_submitted_ = false;  ///< tells take_up() without taking the lock
 
   std::mutex mutex_;  // guards the members below
   std::vector<std::shared_ptr<Request>> submitted_;

@@ -17,6 +17,7 @@
 #include <span>
 #include <utility>
 
+#include "collective/kernels/string_copy.hpp"
 #include "collective/node/channel/message_way.hpp"
 #include "collective/node/channel/relax.hpp"
 
@@ -42,16 +43,15 @@ static_assert((MessageRing::capacity & (MessageRing::capacity - 1)) == 0 && size
 /// The beginning of a message.
 struct MessageStart {
   std::uint32_t signature = 0;
-  bool is_offered = false;    ///< its address follows its length, and the reader fetches it; else its data follows
-  bool is_announced = false;  ///< the address, or all of the first part, is in the ring
+  bool is_offered = false;  ///< its address follows its length, and the reader fetches it; else its data follows
 
   /// The word of a message, before the position is added.
   [[nodiscard]] std::uint64_t word() const noexcept {
-    return static_cast<std::uint64_t>(is_announced) << 63 | static_cast<std::uint64_t>(is_offered) << 62 | signature;
+    return std::uint64_t{1} << 63 | static_cast<std::uint64_t>(is_offered) << 62 | signature;
   }
   /// nullopt if it is no such word.
   [[nodiscard]] static std::optional<MessageStart> from(std::uint64_t word) noexcept {
-    const MessageStart out = {static_cast<std::uint32_t>(word), (word >> 62 & 1) != 0, word >> 63 != 0};
+    const MessageStart out = {static_cast<std::uint32_t>(word), (word >> 62 & 1) != 0};
     return out.word() == word ? std::optional(out) : std::nullopt;
   }
 };
@@ -94,6 +94,7 @@ class RingEnd {
   std::uint64_t at_ = 0;
   std::uint64_t other_ = 0;
   std::uint64_t key_ = 0;
+  bool by_string_ = has_fast_string_copy();
 };
 
 class RingWriter : public RingEnd {
@@ -115,8 +116,9 @@ class RingWriter : public RingEnd {
     return MessageRing::capacity - (at_ - other_);
   }
   void put(std::span<const std::byte> bytes) noexcept {
-    pass(bytes.size(),
-         [&](std::byte* to, std::size_t from, std::size_t count) { std::copy_n(bytes.data() + from, count, to); });
+    pass(bytes.size(), [&](std::byte* to, std::size_t from, std::size_t count) {
+      copy_shared(to, bytes.data() + from, count, by_string_);
+    });
   }
   void begin_message(const MessageStart& start) noexcept {
     begun_ = at_;
@@ -126,8 +128,12 @@ class RingWriter : public RingEnd {
     offered_ += start.is_offered ? 1 : 0;
   }
   /// Whether the next message of this many bytes is offered instead of written.
-  [[nodiscard]] bool offers(std::size_t bytes) noexcept {
+  [[nodiscard]] bool offers(std::size_t bytes) const noexcept {
     return is_touched() && ways_.fetches(bytes, ring_->preferred.load(std::memory_order_relaxed));
+  }
+  /// A message that could have been offered has begun.
+  void count(std::size_t bytes) noexcept {
+    if (is_touched()) ways_.count(bytes);
   }
   /// Whether the reader has fetched the last message that was offered. nullopt if the ring is damaged.
   [[nodiscard]] std::optional<bool> is_fetched() const noexcept {
@@ -140,12 +146,17 @@ class RingWriter : public RingEnd {
   /// Publishes what was written.
   void publish() noexcept {
     end_line();
+    const bool is_short = has_begun_ && at_ - begun_ <= short_bytes;
     if (std::exchange(has_begun_, false)) word_at(begun_).store(word_, std::memory_order_release);
     ring_->written.store(at_, std::memory_order_release);
+    if (!is_short) return;  // a long one takes so long that it would only be in the way
     prefetch_for_write(ring_->data + at_ % MessageRing::capacity);
+    prefetch_for_write(ring_->data + (at_ + 8 * 64) % MessageRing::capacity);
   }
 
  private:
+  static constexpr std::size_t short_bytes = 2048;
+
   std::uint64_t begun_ = 0;  ///< where the message begins that was started since the last publish()
   std::uint64_t word_ = 0;
   bool has_begun_ = false;
@@ -163,14 +174,27 @@ class RingReader : public RingEnd {
     constexpr int polls = 3;  // the line of the position stays with the writer meanwhile
     if (key_ == 0) key_ = ring_->key.load(std::memory_order_relaxed);
     if (key_ == 0) return false;
-    const std::uint64_t written = word_of({signature, false, true});
-    const std::uint64_t offered = word_of({signature, true, true});
+    const std::uint64_t written = word_of({signature});
+    const std::uint64_t offered = word_of({signature, true});
     for (int poll = 0; poll < polls; ++poll) {
       const std::uint64_t word = word_at(at_).load(std::memory_order_acquire);
       if (word == written || word == offered) return true;
       relax_briefly();
     }
     return false;
+  }
+  /// The length of the message that begins here; nullopt unless it has this signature, all of its first part is in the
+  /// ring, and it is not offered.
+  [[nodiscard]] std::optional<std::uint64_t> announced_length(std::uint32_t signature) noexcept {
+    if (key_ == 0) key_ = ring_->key.load(std::memory_order_relaxed);
+    if (key_ == 0) return std::nullopt;
+    if (word_at(at_).load(std::memory_order_acquire) != word_of({signature})) return std::nullopt;
+    return word_at(at_ + word_bytes).load(std::memory_order_relaxed);
+  }
+  /// Takes the header of the message that announced_length() has found. `part`: the header and what comes with it.
+  void take_header(std::size_t header_bytes, std::size_t part) noexcept {
+    known(at_, part);
+    at_ += header_bytes;
   }
   /// This many bytes from `position` on can be read, whether the writer's position shows it or not.
   void known(std::uint64_t position, std::size_t bytes) noexcept {
@@ -198,7 +222,7 @@ class RingReader : public RingEnd {
   }
   void take(std::span<std::byte> bytes) noexcept {
     pass(bytes.size(), [&](const std::byte* from, std::size_t to, std::size_t count) {
-      std::copy_n(from, count, bytes.data() + to);
+      copy_shared(bytes.data() + to, from, count, by_string_);
     });
   }
   /// All of the message that was offered has been fetched.
@@ -208,9 +232,12 @@ class RingReader : public RingEnd {
     std::atomic_thread_fence(std::memory_order_acquire);
     return ring_->has_given_up.load(std::memory_order_relaxed) != 0;
   }
+  /// Whether note() wants to know how long this message takes.
+  [[nodiscard]] bool is_timed(std::size_t bytes, bool is_fetched) noexcept {
+    return is_touched() && ways_.wants(bytes, is_fetched);
+  }
   /// A message has taken this long, from its header to its end.
   void note(std::size_t bytes, bool was_fetched, std::chrono::nanoseconds took) noexcept {
-    if (!is_touched()) return;
     const auto picoseconds = static_cast<std::uint64_t>(took.count()) * 1000;
     const std::uint64_t now = ways_.note(bytes, was_fetched, picoseconds / bytes);
     if (std::exchange(preferred_, now) != now) ring_->preferred.store(now, std::memory_order_relaxed);

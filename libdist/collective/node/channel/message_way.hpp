@@ -18,11 +18,13 @@ namespace amldist::collective {
 class MessageWayChoice {
  public:
   /// Whether the next message of this many bytes is fetched.
-  [[nodiscard]] bool fetches(std::size_t bytes, std::uint64_t preferred) noexcept {
+  [[nodiscard]] bool fetches(std::size_t bytes, std::uint64_t preferred) const noexcept {
     const std::size_t of = tuning::message_class(bytes);
-    const std::uint64_t turn = begun_[of]++ % tuning::message_trial_every;
+    const std::uint64_t turn = begun_[of] % tuning::message_trial_every;
     return turn < tuning::messages_tried ? turn % 2 == 1 : (preferred >> of & 1) != 0;
   }
+  /// It has begun.
+  void count(std::size_t bytes) noexcept { ++begun_[tuning::message_class(bytes)]; }
 
  private:
   std::array<std::uint64_t, tuning::message_classes> begun_ = {};
@@ -31,6 +33,15 @@ class MessageWayChoice {
 /// The reader's side.
 class MessageWayTimes {
  public:
+  /// Whether to note how long a message takes, which costs two readings of the clock. Of the messages that are copied
+  /// because that is faster, few are enough.
+  [[nodiscard]] bool wants(std::size_t bytes, bool is_fetched) noexcept {
+    constexpr std::uint32_t one_of = 8;
+    const std::size_t of = tuning::message_class(bytes);
+    Least& least = least_[of];
+    const bool is_settled = least.fetched != unknown && least.streamed != unknown && (preferred_ >> of & 1) == 0;
+    return is_fetched || !is_settled || least.passed++ % one_of == 0;
+  }
   /// A message took this many picoseconds per byte, from its header to its end. Returns what the reader prefers now.
   std::uint64_t note(std::size_t bytes, bool was_fetched, std::uint64_t took) noexcept {
     const std::size_t of = tuning::message_class(bytes);
@@ -49,6 +60,7 @@ class MessageWayTimes {
   struct Least {
     std::uint64_t streamed = unknown;
     std::uint64_t fetched = unknown;
+    std::uint32_t passed = 0;  ///< messages of which wants() has asked only some
   };
 
   std::array<Least, tuning::message_classes> least_ = {};

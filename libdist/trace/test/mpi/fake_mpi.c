@@ -106,7 +106,7 @@ int PMPI_Comm_spawn(const char* command, char** argv, int most, int info, int ro
   return other_of[number_of(*made)] = -1, 0;
 }
 int PMPI_Bcast(void* buffer, int count, int type, int root, int comm) {
-  return (void)buffer, (void)count, (void)type, (void)root, (void)comm, 0;
+  return (void)buffer, (void)type, (void)root, (void)comm, count == fails ? 0x0e0e : 0;
 }
 int PMPI_File_open(int comm, const char* name, int mode, int info, void** file) {
   static char opened;
@@ -134,6 +134,7 @@ int PMPI_Recv(void* buffer, int count, int type, int source, int tag, int comm, 
   return (void)buffer, (void)count, (void)type, (void)source, (void)tag, (void)comm, (void)status,
          15; /* MPI_ERR_OTHER */
 }
+int PMPI_Error_class(int error, int* kind) { return *kind = error == 0x0e0e ? 14 : error, 0; } /* MPI_ERR_TRUNCATE */
 int PMPI_Start(int* request) { return (void)request, 0; }
 int PMPI_Startall(int count, int* all) { return (void)count, (void)all, 0; }
 int PMPI_Isend(const void* buffer, int count, int type, int to, int tag, int comm, int* request) {

@@ -15,6 +15,7 @@
 
 #include "mpi_program.hpp"
 #include "trace/diagnosis/call_words.hpp"
+#include "trace/diagnosis/given_up.hpp"
 
 namespace amldist::trace::mpi_test {
 namespace {
@@ -240,6 +241,18 @@ TEST(MpiTrace, RecordsACallThatFails) {
   ASSERT_FALSE(recording.calls.empty());
   EXPECT_EQ(recording.calls.back().operation, calls::Operation::recv);
   EXPECT_EQ(recording.calls.back().state, State::failed);
+}
+
+TEST(MpiTrace, KeepsTheRecordOfAFailedCallBeyondFinalize) {
+  const Recording recording = recorded_by([](const Mpi& mpi) {
+    float data = 0;
+    EXPECT_NE((mpi.call<void*, int, int, int, int>("MPI_Bcast", &data, fails, float32, 0, world)), 0);
+    mpi.call("MPI_Finalize");
+  });
+  EXPECT_EQ(recording.ending, amldist::trace::recorder_format::Ending::failed);
+  ASSERT_NE(given_up_in(recording), nullptr);
+  EXPECT_EQ(given_up_in(recording)->operation, calls::Operation::broadcast);
+  EXPECT_EQ(given_up_in(recording)->status, amldist::trace::recorder_format::too_long);
 }
 
 TEST(MpiTrace, KnowsTheEndsOfCallsThatShareARequest) {

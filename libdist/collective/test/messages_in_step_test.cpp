@@ -1,0 +1,138 @@
+// Long messages that begin at once and go on while the other rank does its part, with and without tags.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "collective/transport/matching_transport.hpp"
+#include "collective/transport/node_transport.hpp"
+#include "ends_in_one_process.hpp"
+
+namespace amldist::collective::messages_in_step_test {
+namespace {
+
+/// Ranks 0 to 2 of a node with a processor for each of them.
+class MessagesInStep : public ::testing::TestWithParam<int> {
+ protected:
+  MessagesInStep() : memory_(make_memory(2 * NodeTransport::memory_bytes(3))) {
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      const auto make = [this, i] { return node(i, NodeTransport::memory_bytes(3)); };
+      ends_.push_back(std::make_unique<MatchingTransport>(node(i, 0), 3, make, [] {}));
+    }
+    std::vector<std::byte> data(4);  // the first message with a tag makes what carries them
+    for (const int from : {0, 2}) exchange(from, data);
+  }
+  [[nodiscard]] Message message(int peer, std::vector<std::byte>& data) const {
+    return {peer, data.data(), data.size(), 7, false, GetParam(), nullptr};
+  }
+  [[nodiscard]] bool moves(int rank, Direction direction, int peer, std::vector<std::byte>& data) {
+    return end(rank).move_at_once(message(peer, data), direction, Transport::Look::briefly);
+  }
+  void post(int rank, Direction direction, int peer, std::vector<std::byte>& data, std::size_t& left) {
+    EXPECT_TRUE(end(rank).post(message(peer, data), direction, left, watchdog));
+  }
+  void run() { run_until_idle(ends_, watchdog); }
+  /// From a rank to rank 1.
+  void exchange(int from, const std::vector<std::byte>& data) {
+    std::vector<std::byte> given = data;
+    std::vector<std::byte> got(data.size());
+    std::size_t left = 0;
+    post(from, Direction::send, 1, given, left);
+    post(1, Direction::receive, from, got, left);
+    run();
+    EXPECT_EQ(left, 0U);
+    EXPECT_EQ(got, given);
+  }
+  [[nodiscard]] MatchingTransport& end(int rank) { return *ends_[static_cast<std::size_t>(rank)]; }
+
+  WitnessWatchdog watchdog;
+  std::vector<int> elsewhere;
+
+ private:
+  [[nodiscard]] std::unique_ptr<Transport> node(std::uint32_t rank, std::size_t offset) {
+    return std::make_unique<NodeTransport>(std::make_unique<OtherNodes>(elsewhere), memory_.data() + offset,
+                                           NodeGroup{rank, 3, {0, 1, 2}, "node7"}, false);
+  }
+  SharedMemory memory_;
+  std::vector<std::unique_ptr<MatchingTransport>> ends_;
+};
+
+constexpr std::size_t lengths[] = {8192, 16384, 24000, 65536, 131072, 300001, 3UL << 20};
+
+TEST_P(MessagesInStep, WhatTheRingHoldsIsSentAndReceivedAtOnce) {
+  for (const std::size_t length : {8192UL, 16384UL, 16385UL, 24576UL, 40000UL, 65536UL}) {
+    for (unsigned round = 0; round < 10; ++round) {  // past the ring's end
+      std::vector<std::byte> given = pattern(length, round);
+      std::vector<std::byte> got(length);
+      ASSERT_TRUE(moves(0, Direction::send, 1, given)) << length;
+      ASSERT_TRUE(moves(1, Direction::receive, 0, got)) << length;
+      ASSERT_EQ(got, given) << length;
+    }
+  }
+}
+
+TEST_P(MessagesInStep, BothEndsGoOnTogether) {
+  for (const std::size_t length : lengths) {
+    std::vector<std::byte> given = pattern(length, 1);
+    std::vector<std::byte> got(length);
+    const auto move = [this](int rank, Direction direction, int peer, std::vector<std::byte>& data) {
+      std::size_t left = 0;
+      WitnessWatchdog own;
+      if (moves(rank, direction, peer, data)) return;
+      EXPECT_TRUE(end(rank).post(message(peer, data), direction, left, own));
+      while (left != 0) EXPECT_TRUE(end(rank).progress(own));
+    };
+    std::thread sender([&] { move(0, Direction::send, 1, given); });
+    move(1, Direction::receive, 0, got);
+    sender.join();
+    ASSERT_EQ(got, given) << length;
+  }
+}
+
+TEST_P(MessagesInStep, ASendWhoseReceiverPausesIsGoneOnWith) {
+  std::vector<std::byte> given = pattern(1UL << 20, 1);
+  std::vector<std::byte> got(given.size());
+  EXPECT_FALSE(moves(0, Direction::send, 1, given));
+  std::size_t left = 0;
+  post(0, Direction::send, 1, given, left);
+  EXPECT_EQ(left, 1U);
+  post(1, Direction::receive, 0, got, left);
+  run();
+  EXPECT_EQ(left, 0U);
+  EXPECT_EQ(got, given);
+  exchange(0, pattern(100000, 2));
+}
+
+TEST_P(MessagesInStep, AReceiveWhoseSenderPausesIsGoneOnWith) {
+  std::vector<std::byte> given = pattern(1UL << 20, 1);
+  std::vector<std::byte> got(given.size());
+  std::size_t left = 0;
+  post(0, Direction::send, 1, given, left);
+  EXPECT_FALSE(moves(1, Direction::receive, 0, got));
+  EXPECT_TRUE(std::equal(got.begin(), got.begin() + 1000, given.begin())) << "it has begun";
+  std::vector<std::byte> other(100);
+  std::size_t others = 0;
+  post(1, Direction::receive, 2, other, others);  // of another rank
+  post(1, Direction::receive, 0, got, left);
+  run();
+  EXPECT_EQ(left, 0U);
+  EXPECT_EQ(got, given);
+  EXPECT_EQ(others, 1U);
+  exchange(0, pattern(100000, 2));
+}
+
+TEST_P(MessagesInStep, OneOfAnotherLengthIsLeftForPost) {
+  std::vector<std::byte> given(20000);
+  std::vector<std::byte> got(20001);
+  ASSERT_TRUE(moves(0, Direction::send, 1, given));
+  EXPECT_FALSE(moves(1, Direction::receive, 0, got));
+  std::size_t left = 0;
+  post(1, Direction::receive, 0, got, left);
+  const auto moved = end(1).progress(watchdog);
+  ASSERT_FALSE(moved);
+  EXPECT_EQ(moved.error().message, "differs 0");
+}
+
+INSTANTIATE_TEST_SUITE_P(Tag, MessagesInStep, ::testing::Values(Message::untagged, 5));
+
+}  // namespace
+}  // namespace amldist::collective::messages_in_step_test
