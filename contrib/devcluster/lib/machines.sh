@@ -4,10 +4,14 @@
 
 machine_names() { echo "login ${P[names]}"; }
 
-machine_pid() {
-    local pid
-    read -r pid 2>/dev/null <"$STATE/machines/$1/pid" && is_tagged "$pid" && echo "$pid"
+# find_machine MACHINE: sets MACHINE_PID; fails if the machine is gone
+MACHINE_PID=''
+find_machine() {
+    MACHINE_PID=''
+    read -r MACHINE_PID 2>/dev/null <"$STATE/machines/$1/pid" && is_tagged "$MACHINE_PID"
 }
+
+machine_pid() { find_machine "$1" && echo "$MACHINE_PID"; }
 
 namespaces_allowed() {
     [[ $EUID -eq 0 ]] || return 1
@@ -17,12 +21,11 @@ namespaces_allowed() {
 
 # enter MACHINE COMMAND...
 enter() {
-    local pid
     if single_host; then shift; "$@"; return; fi
-    pid=$(machine_pid "$1") || { say "machine '$1' of cluster '$NAME' is gone"; return 1; }
+    find_machine "$1" || { say "machine '$1' of cluster '$NAME' is gone"; return 1; }
     shift
     # --root, because a mount namespace made in a chroot begins at the real root.
-    nsenter -t "$pid" -m -u -i -n -p --root -- "$@"
+    nsenter -t "$MACHINE_PID" -m -u -i -n -p --root -- "$@"
 }
 
 # in_network MACHINE COMMAND...: only its network, to set it up with the host's tools

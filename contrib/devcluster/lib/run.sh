@@ -36,34 +36,40 @@ cmd_shell() {
 }
 
 run_in() {
-    local machine=$1 user=$2 pid='' home uid gid; shift 2
+    local machine=$1 user=$2 pid='' home uid gid folder; shift 2
     local -a as=() environment=() into=()
     [[ $machine == login ]] || is_node "$machine" || usage_error "cluster '$NAME' has no node '$machine'"
     read_user "$user"
     if ! single_host; then
-        pid=$(machine_pid "$machine") || fail "machine '$machine' is gone (devcluster start)"
+        find_machine "$machine" || fail "machine '$machine' is gone (devcluster start)"
+        pid=$MACHINE_PID
         into=(nsenter -t "$pid" -m -u -i -n -p --root --)
     fi
     if [[ $uid != "$EUID" ]]; then as=(--reuid="$uid" --regid="$gid" --init-groups); fi
     choose_environment "$machine"
+    choose_folder
     # If the outer process is killed, the inner one gets a signal: nsenter forwards none.
     pass_signals setpriv --pdeathsig TERM "${into[@]}" setpriv --pdeathsig TERM "${as[@]}" \
-        env -C "$(inner_folder)" "${environment[@]}" "$@"
+        env -C "$folder" "${environment[@]}" "$@"
 }
 
 # Sets the user's uid, gid and home as the cluster knows them.
 read_user() {
-    local line
+    local line name
     if single_host && [[ $EUID -ne 0 ]]; then
         [[ $1 == root || $1 == "$(id -un)" ]] || fail "only root can run a command as $1"
         uid=$EUID gid=$(id -g) home=$HOME; return
     fi
-    # Both fail where there is no such user.
-    if single_host; then line=$(getent passwd "$1") || true
-    else line=$(grep -m1 "^$1:" "$STATE/etc/passwd") || true
+    if single_host; then
+        line=$(getent passwd "$1") || true  # it fails where there is no such user
+        IFS=: read -r name _ uid gid _ home _ <<<"$line"
+        if [[ -n $name ]]; then return; fi
+    else
+        while IFS=: read -r name _ uid gid _ home _; do
+            if [[ $name == "$1" ]]; then return; fi
+        done <"$STATE/etc/passwd"
     fi
-    [[ -n $line ]] || fail "no user '$1' in cluster '$NAME'"
-    IFS=: read -r _ _ uid gid _ home _ <<<"$line"
+    fail "no user '$1' in cluster '$NAME'"
 }
 
 choose_environment() { # choose_environment MACHINE
@@ -80,22 +86,22 @@ choose_environment() { # choose_environment MACHINE
     fi
 }
 
-# The current folder if it exists inside and the user may enter it, else the user's home.
-inner_folder() {
+# Sets `folder`: the current one if it exists inside and the user may enter it, else the user's home.
+choose_folder() {
     local -a look=("${into[@]}")
     if [[ ${#as[@]} -gt 0 ]]; then look+=(setpriv "${as[@]}"); fi
     if { single_host || [[ $PWD == / || /proc/$pid/root$PWD -ef $PWD ]]; } &&
-        { [[ ${#as[@]} -eq 0 ]] || "${look[@]}" test -x "$PWD"; }; then echo "$PWD"; return
+        { [[ ${#as[@]} -eq 0 ]] || "${look[@]}" test -x "$PWD"; }; then folder=$PWD; return
     fi
     say "$PWD cannot be used on '$machine' by $user: starting in ${home:-/}"
-    echo "${home:-/}"
+    folder=${home:-/}
 }
 
 # With a terminal the command shares our process group and hears its keys by itself. Without one
 # it gets its own group, and signals that reach us are forwarded.
 pass_signals() {
     local signal child status got
-    if (: </dev/tty) 2>/dev/null; then exec "$@"; fi
+    if { : </dev/tty; } 2>/dev/null; then exec "$@"; fi
     set +e  # the command's status is returned
     set -m
     "$@" <&0 &

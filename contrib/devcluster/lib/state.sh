@@ -70,7 +70,13 @@ tagged_pids() {
     grep -lszxF -- "DEVCLUSTER=$TAG" /proc/[0-9]*/environ | cut -d/ -f3 || true  # grep: no process, or one has just ended
 }
 
-is_tagged() { grep -qszxF -- "DEVCLUSTER=$TAG" "/proc/$1/environ"; }
+is_tagged() {
+    local entry
+    while IFS= read -r -d '' entry; do
+        [[ $entry != "DEVCLUSTER=$TAG" ]] || return 0
+    done 2>/dev/null <"/proc/$1/environ"
+    return 1
+}
 
 # wait_until SECONDS COMMAND...: polls
 wait_until() {
