@@ -47,14 +47,19 @@ def is_named(way: str, fault: str, line: str) -> bool:
     return bool(named) or is_circle(way, fault, line)
 
 
-def install_package(folder: pathlib.Path, venv: pathlib.Path) -> str:
-    """Installs the package as pip would, in FOLDER/site, and returns the command of torch_faults.py."""
-    site = folder / "site"
+def install_recorder(site: pathlib.Path) -> None:
+    """Installs in SITE what records PyTorch's calls, as pip would do it with the package."""
     shutil.copytree(HERE.parents[1] / "libdist/api/python/amldist_trace", site / "amldist_trace", ignore=shutil.ignore_patterns("__pycache__"))
     information = site / "amldist-0.1.0.dist-info"
     information.mkdir()
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: amldist\nVersion: 0.1.0\n")
     (information / "entry_points.txt").write_text("[torch.backends]\namldist_trace = amldist_trace:load\n")
+
+
+def install_package(folder: pathlib.Path, venv: pathlib.Path) -> str:
+    """Installs the package as pip would, in FOLDER/site, and returns the command of torch_faults.py."""
+    site = folder / "site"
+    install_recorder(site)
     shutil.copy(HERE / "torch_faults.py", folder)
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
