@@ -24,7 +24,7 @@ inline constexpr std::string_view of_system = "system";
 /// The choices that are valid for each process of this machine: automatic, of_system, "reno", ...
 [[nodiscard]] std::vector<std::string> choices();
 
-/// Gives a TCP connection the algorithm; what the kernel refuses leaves it as it was.
+/// Gives a TCP connection the algorithm. If the kernel refuses, the connection keeps its own.
 void choose(const FileDescriptor& connection, std::string_view choice) noexcept;
 
 /// That of a TCP socket; empty for any other descriptor.

@@ -29,9 +29,11 @@ TEST(CongestionControl, AnAlgorithmIsTakenByItsName) {
 
 TEST(CongestionControl, RenoTakesThePlaceOfBbrAndOfNoOther) {
   const FileDescriptor socket = tcp_socket();
-  choose(socket, "reno");
-  choose(socket, automatic);
-  EXPECT_EQ(name_of(socket), "reno");
+  if (is_valid("cubic")) {
+    choose(socket, "cubic");
+    choose(socket, automatic);
+    EXPECT_EQ(name_of(socket), "cubic");
+  }
   if (!is_valid("bbr")) GTEST_SKIP() << "this kernel has no BBR";
   choose(socket, "bbr");
   ASSERT_EQ(name_of(socket), "bbr");
@@ -39,7 +41,7 @@ TEST(CongestionControl, RenoTakesThePlaceOfBbrAndOfNoOther) {
   EXPECT_EQ(name_of(socket), "reno");
 }
 
-TEST(CongestionControl, WhatTheKernelRefusesLeavesTheConnectionAsItWas) {
+TEST(CongestionControl, AConnectionKeepsItsOwnIfTheKernelRefusesAnother) {
   const FileDescriptor socket = tcp_socket();
   choose(socket, "reno");
   choose(socket, "carrier-pigeon");

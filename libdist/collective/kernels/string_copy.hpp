@@ -10,8 +10,16 @@ namespace amldist::collective {
 
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 inline constexpr bool builds_string_copy = true;
+
+inline void string_copy(void* to, const void* from, std::size_t bytes) noexcept {
+  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
+}
 #else  // sanitizers do not see the memory that inline assembly touches
 inline constexpr bool builds_string_copy = false;
+
+inline void string_copy(void* to, const void* from, std::size_t bytes) noexcept {
+  std::copy_n(static_cast<const std::byte*>(from), bytes, static_cast<std::byte*>(to));
+}
 #endif
 
 /// Whether the processor has "enhanced rep movsb", which may be the fastest copy.
@@ -34,15 +42,6 @@ inline constexpr bool builds_string_copy = false;
     return builds_string_copy && (cpuid(leaf)[3] & fast_short) != 0 && family != slow_family;
   }();
   return is_fast;
-}
-
-/// memcpy(3) where the build has no such copy.
-inline void string_copy(void* to, const void* from, std::size_t bytes) noexcept {
-#ifdef __x86_64__
-  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
-#else
-  std::copy_n(static_cast<const std::byte*>(from), bytes, static_cast<std::byte*>(to));
-#endif
 }
 
 /// Copies to or from memory that two ranks use in turn. memcpy(3) chooses by the distance of the two places, and moves

@@ -134,5 +134,36 @@ TEST_P(MessagesInStep, OneOfAnotherLengthIsLeftForPost) {
 
 INSTANTIATE_TEST_SUITE_P(Tag, MessagesInStep, ::testing::Values(Message::untagged, 5));
 
+using MessagesFromAnySource = MessagesInStep;
+
+TEST_P(MessagesFromAnySource, TheOneThatHasBegunIsReceivedBeforeOthers) {
+  constexpr int any = calls::Watchdog::anyone;
+  std::vector<std::byte> first = pattern(100, 1);
+  std::vector<std::byte> got(first.size());
+  std::size_t left = 0;
+  post(1, Direction::receive, any, got, left);
+  run();
+  post(0, Direction::send, 1, first, left);
+  run();
+  ASSERT_EQ(got, first) << "and a message of rank 2 is still awaited";
+
+  std::vector<std::byte> begun = pattern(1UL << 20, 2);
+  std::vector<std::byte> other = pattern(begun.size(), 3);
+  got.assign(begun.size(), {});
+  post(0, Direction::send, 1, begun, left);
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(moves(1, Direction::receive, any, got));  // one call in 64 does not look
+  EXPECT_TRUE(std::equal(got.begin(), got.begin() + 1000, begun.begin())) << "it has begun";
+  post(2, Direction::send, 1, other, left);
+  post(1, Direction::receive, any, got, left);
+  run();
+  EXPECT_EQ(got, begun);
+  post(1, Direction::receive, any, got, left);
+  run();
+  EXPECT_EQ(got, other);
+  EXPECT_EQ(left, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tag, MessagesFromAnySource, ::testing::Values(5));
+
 }  // namespace
 }  // namespace amldist::collective::messages_in_step_test

@@ -108,7 +108,7 @@ bool MatchingTransport::receive_at_once(const Message& message, Look look) {
   return receive_at_once_from_any(message, look);
 }
 
-/// Ranks of which a packet is awaited already are left to progress(): one look of 64 is its.
+/// Ranks of which a packet is awaited already are left to progress(), which gets its turn at one call in 64.
 bool MatchingTransport::receive_at_once_from_any(const Message& message, Look look) {
   constexpr int brief = 64;
   constexpr unsigned every = 64;
@@ -137,7 +137,7 @@ bool MatchingTransport::receive_at_once_from(int rank, const Message& message, L
   if (!is_wanted || !take_rest_at_once(rank, message, for_rest)) {
     peer.state = Peer::State::head;
     peer.left = 0;
-    asked_.push_back(rank);
+    asked_.insert(asked_.begin(), rank);  // its data may have begun to go into this message, and into no other one
     return false;
   }
   if (message.source != nullptr) *message.source = rank;

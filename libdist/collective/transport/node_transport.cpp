@@ -15,7 +15,8 @@ namespace amldist::collective {
 namespace {
 
 /// The next part of a message of which `done` of `all` bytes, header included, have moved: the other end continues
-/// while this one copies the next part. A short rest comes with the part before it: both ends would wait for it.
+/// while this one copies the next part. A short rest comes with the part before it: otherwise both ends would wait for
+/// it.
 constexpr std::size_t part_after(std::size_t done, std::size_t all) noexcept {
   const std::size_t usual = all < 24UL << 10 ? 8UL << 10 : all < 128UL << 10 ? 16UL << 10 : 32UL << 10;
   const std::size_t part = usual - done % usual;

@@ -14,7 +14,7 @@ namespace {
 using text::concat;
 
 constexpr std::uint64_t second_us = 1'000'000;
-/// A rank fails of a killed child once it has waited for it.
+/// A rank fails because of a killed child once it has waited for it.
 constexpr std::uint64_t since_a_child_was_killed = 60 * second_us;
 constexpr std::uint64_t since_the_task_was_killed = 5 * second_us;
 constexpr std::uint64_t since_a_device_failed = 10 * second_us;

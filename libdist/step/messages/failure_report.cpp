@@ -284,7 +284,7 @@ EndRecord wrong_call(const RecordedCause& recorded, const FailureReport& first) 
   EndRecord record = end_of(first);
   record.rank = recorded.ranks.size() == 1 ? std::optional(recorded.ranks.front()) : std::nullopt;
   record.node = record.rank ? recorded.node : "";
-  record.evidence = concat({recorded.wrong_call, "; the first to fail of it ended with ",
+  record.evidence = concat({recorded.wrong_call, "; the first to fail because of it ended with ",
                             describe_end(first.wait_status), ", ", duration(first.elapsed_ms), " after the start"});
   return record;
 }

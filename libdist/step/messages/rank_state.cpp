@@ -92,7 +92,7 @@ std::string habit_word(trace::Habit habit) {
   return habit == trace::Habit::unknown ? std::string() : concat({" ", std::to_string(static_cast<unsigned>(habit))});
 }
 
-/// After trace's own states: failed of a message that was too long.
+/// After trace's own states: failed because a message was too long.
 constexpr unsigned cut_short = static_cast<unsigned>(State::failed) + 1;
 
 unsigned state_number(const CallRecord& call) {

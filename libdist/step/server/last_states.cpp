@@ -48,7 +48,7 @@ std::optional<RecordedCause> LastStates::cause() const {
   const auto diagnosis = trace::diagnose_hang(recordings);
   const bool is_wrong_call = diagnosis && diagnosis->kind == trace::HangDiagnosis::Kind::wrong_call;
   const bool is_decided = diagnosis && diagnosis->is_decided();
-  if (told && !(is_decided && is_wrong_call)) return told;  // who died first is not who was wrong
+  if (told && !(is_decided && is_wrong_call)) return told;  // the first rank to die need not be the one that was wrong
   if (!is_decided && !is_wrong_call) return std::nullopt;
   RecordedCause cause;
   if (is_wrong_call) cause.wrong_call = trace::sentence(diagnosis->stall, 0, 0);

@@ -228,9 +228,10 @@ TEST(FirstFailure, AWrongCallIsTheCauseOfAnErrorInIt) {
   noticed.last_call = "in allreduce #5 (1024 float32, 4 KiB)";
   const std::vector<std::string> states = {state_of(0, true), state_of(1, true), state_of(2, true, 8192),
                                            state_of(3, true)};
-  EXPECT_EQ(sentence_with({noticed, report(2, SIGKILL)}, states),
-            "first failure: allreduce #5 (1024 float32, 4 KiB): rank 2 (local 0) on node2 called allreduce #5 (2048 "
-            "float32, 8 KiB) instead; the first to fail of it ended with exit status 15, 1.2 s after the start");
+  EXPECT_EQ(
+      sentence_with({noticed, report(2, SIGKILL)}, states),
+      "first failure: allreduce #5 (1024 float32, 4 KiB): rank 2 (local 0) on node2 called allreduce #5 (2048 "
+      "float32, 8 KiB) instead; the first to fail because of it ended with exit status 15, 1.2 s after the start");
 }
 
 TEST(FirstFailure, ACallThatTheOthersHaveEndedWithoutIsTheCauseOfAnErrorInIt) {
@@ -243,7 +244,7 @@ TEST(FirstFailure, ACallThatTheOthersHaveEndedWithoutIsTheCauseOfAnErrorInIt) {
   }
   EXPECT_EQ(sentence_with({other, alone}, states),
             "first failure: allreduce #5 (1024 float32, 4 KiB): rank 1 (local 0) on node2 is alone in it: the others "
-            "have ended without it; the first to fail of it ended with exit status 1, 1.2 s after the start");
+            "have ended without it; the first to fail because of it ended with exit status 1, 1.2 s after the start");
   EXPECT_TRUE(sentence_with({other, alone}, {states[1], states[3]}).starts_with("first failure: rank 3 "))
       << "of two, either may be wrong";
 }
@@ -260,8 +261,9 @@ TEST(FirstFailure, OfAWrongCallThatAllHaveEndedTheRankIsNamedThatLibamldistHasFo
   broken.last_call = "in broadcast #2 (768 float32, 3 KiB) broken by another rank";
   const std::vector<std::string> states = {failed(1, ""), failed(2, "wrong 1 " + said + "\n"),
                                            failed(3, "wrong 1 " + said + "\n")};
-  EXPECT_EQ(sentence_with({broken}, states),
-            "first failure: " + said + "; the first to fail of it ended with exit status 1, 1.2 s after the start");
+  EXPECT_EQ(
+      sentence_with({broken}, states),
+      "first failure: " + said + "; the first to fail because of it ended with exit status 1, 1.2 s after the start");
   EXPECT_TRUE(sentence_with({broken}, {states[1], failed(3, "wrong 2 rank 2\n")})
                   .starts_with("first failure: rank 2 (local 0)"))
       << "they contradict each other";
@@ -356,7 +358,7 @@ TEST(FirstFailure, OfCallsThatDoNotMatchBothAreToldWhereEitherMayBeWrong) {
       sentence_with({left, noticed}, {waits(0, "8192"), waits(1, "4096")}),
       "first failure: call #5 of group 'two': rank 0 on node2 called allreduce #5 (2048 float32, 8 KiB), rank 1 on "
       "node2 called allreduce #5 (1024 float32, 4 KiB); nothing recorded tells which of them is wrong; the first "
-      "to fail of it ended with exit status 15, 1.2 s after the start");
+      "to fail because of it ended with exit status 15, 1.2 s after the start");
 }
 
 TEST(LastStates, KeepNothingElse) {

@@ -18,34 +18,39 @@ bool has_forgotten(const Recording& recording, const CommunicatorRecord& own, st
          });
 }
 
+/// A rank that may have made another call.
+struct Doubtful {
+  MissingRank rank;
+  CommonOrder order = CommonOrder::unknown;
+};
+
 CommonOrder order_of_calls(std::span<const Recording> recordings, const Recording& rank) {
   const auto newest = std::ranges::max_element(rank.calls, {}, &CallRecord::ticket);
   return newest != rank.calls.end() ? common_order(recordings, rank, *newest) : CommonOrder::unknown;
 }
 
-std::vector<MissingRank> who_has_forgotten(std::span<const Recording> recordings, const Stall& stall) {
-  std::vector<MissingRank> found;
+std::vector<Doubtful> who_has_forgotten(std::span<const Recording> recordings, const Stall& stall) {
+  std::vector<Doubtful> found;
   for (const Recording& each : recordings) {
     const auto own = std::ranges::find(each.communicators, stall.communicator, &CommunicatorRecord::id);
     const bool knows_ends = each.knows_ends() && own != each.communicators.end();
-    if (knows_ends && has_forgotten(each, *own, stall.call.sequence)) found.push_back({Why::differs, each.rank, &each});
+    if (knows_ends && has_forgotten(each, *own, stall.call.sequence))
+      found.push_back({{Why::differs, each.rank, &each}});
   }
   return found;
 }
 
 /// The only one of these that has left the order of calls which most ranks have in common, or else the only one that
 /// has made a single call unlike all others; nullptr: there may be another one.
-const MissingRank* stray_one(std::span<const Recording> recordings, const std::vector<MissingRank>& ranks) {
-  const auto has_left = [&](const MissingRank& each) {
-    return order_of_calls(recordings, *each.recording) == CommonOrder::left;
-  };
-  const auto is_odd = [&](const MissingRank& each) { return odd_calls(recordings, *each.recording) == 1; };
-  const auto only = [&](auto holds) {
-    const auto found = std::ranges::find_if(ranks, holds);
-    return std::ranges::count_if(ranks, holds) == 1 ? &*found : nullptr;
-  };
-  const MissingRank* const left = only(has_left);
-  return left != nullptr || std::ranges::any_of(ranks, has_left) ? left : only(is_odd);
+const MissingRank* stray_one(std::span<const Recording> recordings, const std::vector<Doubtful>& ranks) {
+  std::vector<const MissingRank*> left;
+  for (const Doubtful& each : ranks)
+    if (each.order == CommonOrder::left) left.push_back(&each.rank);
+  if (!left.empty()) return left.size() == 1 ? left.front() : nullptr;
+  std::vector<const MissingRank*> odd;
+  for (const Doubtful& each : ranks)
+    if (odd_calls(recordings, *each.rank.recording) == 1) odd.push_back(&each.rank);
+  return odd.size() == 1 ? odd.front() : nullptr;
 }
 
 }  // namespace
@@ -58,23 +63,24 @@ void judge_forgotten_calls(std::span<const Recording> recordings, Stall& stall) 
   if (stall.is_message() || !std::ranges::all_of(stall.missing, is_slow)) return;
   auto doubtful = who_has_forgotten(recordings, stall);
   if (doubtful.size() > most_looks / std::max<std::size_t>(1, recordings.size())) return;
-  const auto has_kept = [&](const MissingRank& each) {
-    return order_of_calls(recordings, *each.recording) == CommonOrder::kept;
-  };
-  std::erase_if(doubtful, has_kept);
+  for (Doubtful& each : doubtful) each.order = order_of_calls(recordings, *each.rank.recording);
+  std::erase_if(doubtful, [](const Doubtful& each) { return each.order == CommonOrder::kept; });
   if (doubtful.empty()) return;
-  for (const MissingRank& each : stall.missing) stall.waiting.push_back(each.rank);
+  for (const MissingRank& each : stall.missing) {
+    stall.waiting.push_back(each.rank);
+    doubtful.push_back({each, order_of_calls(recordings, *each.recording)});
+  }
   std::ranges::sort(stall.waiting);
-  doubtful.insert(doubtful.end(), stall.missing.begin(), stall.missing.end());
-  std::ranges::sort(doubtful, {}, &MissingRank::rank);
+  std::ranges::sort(doubtful, {}, [](const Doubtful& each) { return each.rank.rank; });
   const MissingRank* const stray = stray_one(recordings, doubtful);
   stall.is_tie = stray == nullptr;
-  if (stray == nullptr) {
-    stall.missing = std::move(doubtful);
+  stall.missing.clear();
+  if (stray != nullptr) {
+    std::erase(stall.waiting, stray->rank);
+    stall.missing.push_back(*stray);
     return;
   }
-  std::erase(stall.waiting, stray->rank);
-  stall.missing = {*stray};
+  for (const Doubtful& each : doubtful) stall.missing.push_back(each.rank);
 }
 
 }  // namespace amldist::trace

@@ -28,7 +28,7 @@ struct NewestHabits {
 /// How many of the last 512 calls the rank had not made after the same calls before.
 [[nodiscard]] std::size_t broken_habits(const Recording& recording);
 
-/// The newest `most` calls of all members that a rank has made, as far as none between them is missing. One that it
+/// The newest `most` calls of all members that a rank has made, back to the first one that is missing. One that it
 /// makes between the same two calls again and again is its custom: its program does so, also where that differs from
 /// what most ranks do.
 [[nodiscard]] CallOrder order_of(const Recording& recording, std::size_t most);

@@ -242,7 +242,7 @@ ProgramEnd program_end(std::span<const Recording> recordings, const Recording& r
     if (const auto rounds = rounds_of(each); rounds && !rounds->is_amid_one) others.insert(rounds->whole);
   }
   if (own->is_amid_one) return ProgramEnd::early;
-  // A rank that has just exited, of all the only one, has more likely left than done its work.
+  // If it is the only rank that has exited, it has more likely left early than finished.
   if (others.empty()) return has_ended_well(rank) ? ProgramEnd::possible : ProgramEnd::early;
   if (others.size() > 1) return ProgramEnd::unknown;
   const std::size_t usual = *others.begin();

@@ -50,8 +50,8 @@ std::int64_t last_begin_of(const Recording& recording) {
   return std::max(last.enqueued_ns, last.started_ns);
 }
 
-/// In which the rank was when it ended, or with which it gave up; nullptr: none. A program on MPI may have gone on
-/// after an error.
+/// The call that the rank was in when it ended, or with which it gave up; nullptr if it was in no call. A program on
+/// MPI may have gone on after an error.
 const CallRecord* open_call(const Recording& recording) {
   if (const CallRecord* const failed = given_up_in(recording)) return failed;
   const bool is_mpi = recording.source == "mpi";

@@ -78,7 +78,7 @@ std::string sentence(const Stall& stall, const MissingRank& missing, std::uint64
     case MissingRank::Why::alone:
       return concat({who, " is alone in it", time, ": the others have ended without it"});
     case MissingRank::Why::cut_short:
-      return concat({who, " got a message in it that was too long"});
+      return concat({who, " received a message in it that was too long"});
     case MissingRank::Why::no_recorder:
       break;
   }

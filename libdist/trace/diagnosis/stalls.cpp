@@ -450,7 +450,7 @@ bool has_failed_later(const Group& group) {
   });
 }
 
-/// Nobody's call is known to differ from those that MPI has failed of a message that was too long.
+/// Nobody's call is known to differ from those that MPI has failed because a message was too long.
 std::optional<Stall> cut_stall(const Group& group) {
   std::optional<Stall> stall;
   for (const Member& member : group) {

@@ -22,6 +22,16 @@ bool has_ended(MPI_Request request) noexcept {
   return ask != nullptr && ask(request, &flag, tracer().abi().no_status) == 0 && flag != 0;
 }
 
+/// MPI_ERROR of a status.
+int error_in(const MPI_Status* statuses, int index) noexcept {
+  const Abi& abi = tracer().abi();
+  int error = 0;
+  const auto* const place =
+      static_cast<const std::byte*>(statuses) + static_cast<std::size_t>(index) * abi.status.bytes;
+  std::memcpy(&error, place + abi.status.error_at, sizeof error);
+  return error;
+}
+
 /// Requests that the program waits for or tests. Copied before the call, which overwrites their handles, and kept until
 /// its end.
 class Completing {
@@ -71,7 +81,7 @@ class Completing {
     each = {};
   }
   void fail(int index, int error) noexcept {
-    if (static_cast<std::size_t>(index) >= pending_.size()) return;
+    if (index < 0 || static_cast<std::size_t>(index) >= pending_.size()) return;
     Pending& each = pending_[static_cast<std::size_t>(index)];
     if (each.posted.ticket == 0) return;
     tracer().fail(each.request, each.posted, error);
@@ -92,6 +102,19 @@ class Completing {
   }
   void complete_all() noexcept {
     for (int i = 0; i < static_cast<int>(pending_.size()); ++i) complete(i);
+  }
+  /// A call for several requests has returned an error. The statuses of the first `count` requests, or of those in
+  /// `indices`, say which of them have failed. Without statuses that is known only if a single one is recorded.
+  void fail_some(int error, int count, const int* indices, const MPI_Status* statuses) noexcept {
+    const Abi& abi = tracer().abi();
+    const bool tells = error == abi.error_in_status && statuses != abi.no_status;
+    if (!tells && has_several()) return;
+    for (int i = 0; i < std::min(count, static_cast<int>(pending_.size())); ++i) {
+      const int index = indices != nullptr ? indices[i] : i;
+      const int own = tells ? error_in(statuses, i) : error;
+      if (own == 0) complete(index);
+      else if (own != abi.error_still_pending) fail(index, own);
+    }
   }
 
  private:
@@ -430,6 +453,7 @@ int MPI_Wait(MPI_Request* request, MPI_Status* status) {
   Completing call(1, request, Until::one_has_ended);
   const int result = call_real<&MPI_Wait>("PMPI_Wait", request, status);
   if (result == 0) call.complete_all();
+  else call.fail(0, result);
   return result;
 }
 
@@ -439,6 +463,7 @@ int MPI_Waitall(int count, MPI_Request* requests, MPI_Status* statuses) {
   for (int i = 0; i < count; ++i) call.wait_for(i);
   const int result = call_real<&MPI_Waitall>("PMPI_Waitall", count, requests, statuses);
   if (result == 0) call.complete_all();
+  else call.fail_some(result, count, nullptr, statuses);
   return result;
 }
 
@@ -446,6 +471,7 @@ int MPI_Waitany(int count, MPI_Request* requests, int* index, MPI_Status* status
   Completing call(count, requests, Until::one_has_ended);
   const int result = call_real<&MPI_Waitany>("PMPI_Waitany", count, requests, index, status);
   if (result == 0) call.complete(*index);
+  else if (index != nullptr) call.fail(*index, result);
   return result;
 }
 
@@ -453,6 +479,7 @@ int MPI_Waitsome(int count, MPI_Request* requests, int* outcount, int* indices, 
   Completing call(count, requests, Until::one_has_ended);
   const int result = call_real<&MPI_Waitsome>("PMPI_Waitsome", count, requests, outcount, indices, statuses);
   for (int i = 0; result == 0 && i < *outcount; ++i) call.complete(indices[i]);
+  if (result == tracer().abi().error_in_status) call.fail_some(result, *outcount, indices, statuses);
   return result;
 }
 
@@ -460,6 +487,7 @@ int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
   Completing call(1, request, Until::now);
   const int result = call_real<&MPI_Test>("PMPI_Test", request, flag, status);
   if (result == 0 && *flag != 0) call.complete_all();
+  if (result != 0) call.fail(0, result);
   call.tested(result, *flag != 0);
   return result;
 }
@@ -468,6 +496,7 @@ int MPI_Testall(int count, MPI_Request* requests, int* flag, MPI_Status* statuse
   Completing call(count, requests, Until::now);
   const int result = call_real<&MPI_Testall>("PMPI_Testall", count, requests, flag, statuses);
   if (result == 0 && *flag != 0) call.complete_all();
+  if (result != 0) call.fail_some(result, count, nullptr, statuses);
   call.tested(result, *flag != 0);
   return result;
 }
@@ -476,6 +505,7 @@ int MPI_Testany(int count, MPI_Request* requests, int* index, int* flag, MPI_Sta
   Completing call(count, requests, Until::now);
   const int result = call_real<&MPI_Testany>("PMPI_Testany", count, requests, index, flag, status);
   if (result == 0 && *flag != 0) call.complete(*index);
+  if (result != 0 && index != nullptr) call.fail(*index, result);
   call.tested(result, *flag != 0);
   return result;
 }
@@ -484,6 +514,7 @@ int MPI_Testsome(int count, MPI_Request* requests, int* outcount, int* indices, 
   Completing call(count, requests, Until::now);
   const int result = call_real<&MPI_Testsome>("PMPI_Testsome", count, requests, outcount, indices, statuses);
   for (int i = 0; result == 0 && i < *outcount; ++i) call.complete(indices[i]);
+  if (result == tracer().abi().error_in_status) call.fail_some(result, *outcount, indices, statuses);
   call.tested(result, *outcount != 0);
   return result;
 }

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <span>
 #include <utility>
 
 #include "base/text/text.hpp"
@@ -412,13 +413,24 @@ void FlightRecorder::fail(Ticket ticket, int status) noexcept {
   ticks_.clear(std::memory_order_release);
 }
 
+/// Whether a call has succeeded that began after the note was written.
+bool FlightRecorder::has_gone_on() const noexcept {
+  const std::uint64_t noted = header_->noted.load();
+  const std::span entries(entries_, std::size_t{mask_} + 1);
+  return std::ranges::any_of(entries, [noted](const RecordedEntry& entry) {
+    return entry.ticket.load() > noted && entry.state.load() == static_cast<std::uint8_t>(State::completed);
+  });
+}
+
 void FlightRecorder::note(std::string_view sentence, const std::optional<recorder_format::WrongCall>& wrong) noexcept {
-  if (!on() || header_->wrong_call.load(std::memory_order_relaxed) != 0) return;
-  const bool is_first = header_->note_length.exchange(0) == 0;
+  if (!on()) return;
+  const bool has_failed_before = header_->note_length.load() != 0 && !has_gone_on();
+  if (has_failed_before && header_->wrong_call.load() != 0) return;
+  header_->note_length.store(0);
   put(header_->note, sentence);
-  if (wrong && is_first)
-    header_->wrong_call.store(wrong->rank ? 1 + *wrong->rank : recorder_format::wrong_of_several,
-                              std::memory_order_relaxed);
+  header_->noted.store(recorded());
+  const std::uint32_t name = wrong && wrong->rank ? 1 + *wrong->rank : recorder_format::wrong_of_several;
+  header_->wrong_call.store(wrong && !has_failed_before ? name : 0);
   header_->note_length.store(static_cast<std::uint32_t>(std::min(sentence.size(), header_->note.size() - 1)),
                              std::memory_order_release);
 }

@@ -140,9 +140,9 @@ class FlightRecorder {
   /// Heartbeat of the watchdog thread, about once a second: shows that the process is alive and calibrates ticks to
   /// time. A program that polls calls it, too. Does nothing while another thread does it.
   void tick() noexcept;
-  /// Stores why a call failed, as one sentence. `wrong`: whose wrong call it names. The newest sentence stays; but the
-  /// first of all does if it names a wrong call, and only the first counts as naming one: what fails after a failure
-  /// may fail because of it.
+  /// Stores why a call failed, as one sentence. `wrong`: whose wrong call it names. A later sentence replaces an
+  /// earlier one. But until a call succeeds again, one that names a wrong call stays if it is the first: later failures
+  /// may follow from it.
   void note(std::string_view sentence, const std::optional<recorder_format::WrongCall>& wrong = {}) noexcept;
 
   using Ending = recorder_format::Ending;
@@ -167,6 +167,7 @@ class FlightRecorder {
   [[nodiscard]] Ticket next_ticket() noexcept;
   [[nodiscard]] bool take_room(std::uint32_t slot, std::uint32_t ranks) noexcept;
   void put_members(recorder_format::CommunicatorSlot& slot, std::span<const std::uint32_t> ranks) noexcept;
+  [[nodiscard]] bool has_gone_on() const noexcept;
   void unmap() noexcept;
 
   recorder_format::RecorderHeader* header_ = nullptr;

@@ -76,14 +76,15 @@ std::uint64_t starved_ns_of(pid_t process, std::size_t& most_threads) {
   return starved;
 }
 
-/// The kernel function in which a thread sleeps; "0" if it does not sleep, or the kernel does not tell.
+/// `function`: the kernel's, in which a thread sleeps.
 Obstacle obstacle_in(std::string_view function) {
   const auto* const found = std::ranges::find(sleeps, function, &Sleep::function);
   return found != sleeps.end() ? found->obstacle : Obstacle::none;
 }
 
-/// A process that sleeps for moments, as one that receives, may run by the time its kernel function is read. If it has
-/// lost its processor on the way to sleep, none is told until it goes on.
+/// A process that sleeps for moments, as one that receives, may run by the time its kernel function is read, which is
+/// "0" then. It is "0", too, if the process has lost its processor on the way to sleep, until it runs again, and where
+/// the kernel does not tell.
 Obstacle obstacle_of(ProcessStat process) {
   constexpr int most_looks = 8;
   for (int look = 0; look < most_looks; ++look) {

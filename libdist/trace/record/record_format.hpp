@@ -95,7 +95,8 @@ struct RecorderHeader {
   std::uint64_t created_monotonic_ns;
   std::uint64_t boot;                     ///< this_boot() of the writer; 0 in files of older writers
   std::uint32_t sites_offset;             ///< of the call sites; 0 if the file has no call sites
-  std::atomic<std::uint32_t> wrong_call;  ///< WrongCall that `note` tells of: 1 + rank, or wrong_of_several; 0: none
+  std::atomic<std::uint32_t> wrong_call;  ///< WrongCall that `note` tells of: 1 + rank, or wrong_of_several; 0: no call
+  std::atomic<std::uint64_t> noted;       ///< `recorded` when `note` was written
 };
 
 /// How the members of a communicator are given as ranks of the world.
@@ -183,7 +184,7 @@ inline constexpr std::int32_t any_peer = -2;
 /// header's second point of the clock is at most a second old.
 enum class State : std::uint8_t { empty = 0, enqueued = 1, started = 2, completed = 3, failed = 4 };
 
-/// Status of a call of MPI that failed of a message that was longer than its receiver takes. Other errors have -1.
+/// Status of a call of MPI that failed because a message was longer than its receiver takes. Other errors have -1.
 inline constexpr std::int16_t too_long = -1000;
 
 struct RecordedEntry {  // NOLINT(cppcoreguidelines-pro-type-member-init): zero wherever it is made

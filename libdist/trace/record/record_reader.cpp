@@ -219,6 +219,13 @@ std::vector<CommunicatorRecord> read_communicators(int file, std::uint32_t world
   return communicators;
 }
 
+/// Whether a call has succeeded that began after the note was written, when so many calls had begun.
+bool has_gone_on(const Recording& recording, std::uint64_t noted) {
+  return std::ranges::any_of(recording.calls, [noted](const CallRecord& call) {
+    return call.ticket > noted && call.state == State::completed;
+  });
+}
+
 /// A slot that was given to another communicator keeps the calls of the previous one.
 void separate_reused_slots(Recording& recording) {
   if (recording.calls.empty()) return;
@@ -327,6 +334,7 @@ Result<Recording> read_recording(int folder, const std::string& name, std::size_
   if (newest == 0) return recording;
   recording.communicators = read_communicators(file.get(), header.size);
   recording.calls = read_calls(file.get(), header, newest);
+  if (has_gone_on(recording, header.noted.load())) recording.wrong.reset();
   separate_reused_slots(recording);
   if (recording.source == "mpi") {
     find_polled(recording, recording.present_ns());

@@ -118,7 +118,8 @@ struct Recording {
   std::optional<CallOrder> told_order = std::nullopt;     ///< in what a node tells: order_of() the rank
   std::optional<ActivityTotals> totals = std::nullopt;    ///< of its process; only in what a node tells
   Activity activity = {};                                 ///< of its process, where totals of two times are known
-  std::optional<recorder_format::WrongCall> wrong = std::nullopt;  ///< which `note` tells of: why its calls failed
+  std::optional<recorder_format::WrongCall> wrong =
+      std::nullopt;         ///< which `note` tells of, unless a later call succeeded
   std::string remark = {};  ///< what else is known of a rank that has not come: a clause that begins with "it"
   std::string place = {};   ///< where its telling call was called from: "train.c:42", "libfoo.so+0x1234"
   std::vector<CommunicatorRecord> communicators;

@@ -128,7 +128,7 @@ TEST(HangDiagnosis, OfACallThatMpiFailedLeavesOpenWhoIsWrongWhereNoCallIsKnownTo
   const auto diagnosis = diagnose_hang(step);
   ASSERT_TRUE(diagnosis);
   EXPECT_EQ(sentence(*diagnosis, 0),
-            "call #1 of group 'dp': rank 1 on node0 got a message in it that was too long; nothing recorded tells "
+            "call #1 of group 'dp': rank 1 on node0 received a message in it that was too long; nothing recorded tells "
             "whose call is wrong; 3 ranks wait");
 }
 

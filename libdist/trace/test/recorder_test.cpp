@@ -131,6 +131,30 @@ TEST(Recorder, KeepsTheFirstSentenceIfItNamesAWrongCall) {
   }
 }
 
+TEST(Recorder, ForgetsAWrongCallAfterWhichTheRankHasGoneOn) {
+  const ScratchFolder folder;
+  auto recorder = FlightRecorder::create(folder.path(), owner(1));
+  ASSERT_TRUE(recorder) << recorder.error().message;
+  const auto call = [&](bool succeeds) {
+    const auto ticket = recorder->begin(allreduce(1));
+    if (succeeds) recorder->complete(ticket);
+    else recorder->fail(ticket, -1);
+  };
+  call(true);
+  call(false);
+  recorder->note("rank 2 called barrier instead", recorder_format::WrongCall{2});
+  call(false);
+  EXPECT_EQ(read(folder / "1.trace").wrong, recorder_format::WrongCall{2});
+  call(true);
+  EXPECT_EQ(read(folder / "1.trace").wrong, std::nullopt);
+  call(false);
+  recorder->note("rank 0 is dead");
+  EXPECT_EQ(read(folder / "1.trace").note, "rank 0 is dead");
+  call(true);
+  recorder->note("rank 3 called reduce instead", recorder_format::WrongCall{3});
+  EXPECT_EQ(read(folder / "1.trace").wrong, recorder_format::WrongCall{3});
+}
+
 TEST(Recorder, KeepsWhereCallsWereMadeIfAsked) {
   const ScratchFolder folder;
   RecorderOwner with = owner(1);

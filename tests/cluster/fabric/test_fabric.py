@@ -118,7 +118,7 @@ def test_without_any_device_require_fails_and_prefer_falls_back(cluster):
 
 @pytest.mark.parametrize("policy", ["prefer", "off"])
 def test_a_login_shells_limit_of_locked_memory_does_not_reach_tasks_that_want_rdma(cluster, policy):
-    """Each registration would fail of it, though slurmd's own limit, which the node was judged by, is high enough."""
+    """Each registration would fail because of it, though slurmd's own limit, which the node was judged by, is high enough."""
     done = cluster.run(f"ulimit -S -l 64; srun --propagate=MEMLOCK -N2 -n4 -O --aml-dist=pytorch,rdma={policy} bash -c "
                        "'echo limits $(ulimit -Sl) $(ulimit -Hl)'", user="alice")
     limits = [line.split()[1:] for line in done.out.splitlines() if line.startswith("limits ")]

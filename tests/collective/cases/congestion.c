@@ -26,11 +26,25 @@ static const char* awaited(void) {
   return asked == NULL && strncmp(of_system, "bbr", 3) == 0 ? "reno" : of_system;
 }
 
+static int is_tcp(int descriptor) {
+  char name[16] = "";
+  socklen_t length = sizeof name - 1;
+  return getsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, name, &length) == 0;
+}
+
+/* The first data makes its connections: those of the library's own messages were there before. */
 void run_congestion(void) {
+  enum { most = 1024 };
   int32_t given[64] = {0}, got[64];
-  CHECK(size <= 64);
-  OK(amldist_alltoall(world, given, got, 1, AMLDIST_INT32));
+  char was_open[most];
   int found = 0;
-  for (int descriptor = 3; descriptor < 1024; ++descriptor) found += has(descriptor, awaited());
+  CHECK(size <= 64);
+  for (int each = 0; each < most; ++each) was_open[each] = (char)is_tcp(each);
+  OK(amldist_alltoall(world, given, got, 1, AMLDIST_INT32));
+  for (int each = 0; each < most; ++each) {
+    if (was_open[each] || !is_tcp(each)) continue;
+    CHECK(has(each, awaited()));
+    ++found;
+  }
   CHECK(found >= size - 1);
 }

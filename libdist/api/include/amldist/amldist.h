@@ -345,10 +345,11 @@ AMLDIST_API int amldist_report_faults(int traceback_signal, int traceback_file);
  * included. Sends and receives of host buffers start at once and progress independently, even while a collective waits:
  * other calls may come between the two directions of an exchange. Sends and receives of device buffers start at the
  * next amldist_wait(), amldist_test() or collective, all together: start both directions of an exchange before that.
- * Every request must be passed to amldist_wait(), or to amldist_test() until it is done. If data goes over an MPI that
- * was not initialised with MPI_THREAD_MULTIPLE, asynchronous calls run inside the next amldist_wait(), amldist_test()
- * or blocking call, on the calling thread, which must be the one that MPI allows; a collective then runs to completion
- * there, even in amldist_test(). */
+ * Every request must be passed to amldist_wait(), or to amldist_test() until it is done. Requests of short messages
+ * that have ended already may be the same pointer; each must be passed there nevertheless. If data goes over an MPI
+ * that was not initialised with MPI_THREAD_MULTIPLE, asynchronous calls run inside the next amldist_wait(),
+ * amldist_test() or blocking call, on the calling thread, which must be the one that MPI allows; a collective then runs
+ * to completion there, even in amldist_test(). */
 AMLDIST_API int amldist_iallreduce(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
                                    amldist_op op, amldist_request** request);
 AMLDIST_API int amldist_ireduce(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
@@ -400,9 +401,8 @@ AMLDIST_API int amldist_wait_for(amldist_request** request, int milliseconds, in
  * before amldist_on_complete() returns. The function may begin other calls, if no other thread is in a call on the
  * communicator; it may wait for its own request, but for nothing else. The request must still be waited for or tested
  * once; in another thread that returns after the function has returned, so then `context` may be freed. One function
- * for each request: AMLDIST_EINVAL for a second one. (Short messages that end while they begin share one handle: each
- * function is called for them.) Over an MPI without MPI_THREAD_MULTIPLE there is no progress
- * thread: see above. Since 0.2. */
+ * for each request: AMLDIST_EINVAL for a second one, unless the call has ended while it began. Over an MPI without
+ * MPI_THREAD_MULTIPLE there is no progress thread: see above. Since 0.2. */
 typedef void (*amldist_complete_function)(int status, void* context);
 AMLDIST_API int amldist_on_complete(amldist_request* request, amldist_complete_function function, void* context);
 

@@ -171,7 +171,7 @@ def _write_below(root: str, step: str, name: str, text: bytes, of_thread: bool) 
 
 
 def _write_file(folder: int, name: str, text: bytes, of_thread: bool) -> None:
-    """The first exception counts: a launcher fails of what its worker has written. One in a thread may not be the end."""
+    """The first exception counts: a launcher fails because of what its worker has written. One in a thread may not be the end."""
     path = f".{name}.{os.getpid()}"
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:

@@ -151,7 +151,6 @@ class RingWriter : public RingEnd {
     ring_->written.store(at_, std::memory_order_release);
     if (!is_short) return;  // a long one takes so long that it would only be in the way
     prefetch_for_write(ring_->data + at_ % MessageRing::capacity);
-    prefetch_for_write(ring_->data + (at_ + 8UL * 64) % MessageRing::capacity);
   }
 
  private:

@@ -23,7 +23,7 @@ class MessageWayChoice {
     const std::uint64_t turn = begun_[of] % tuning::message_trial_every;
     return turn < tuning::messages_tried ? turn % 2 == 1 : (preferred >> of & 1) != 0;
   }
-  /// It has begun.
+  /// Counts a message that has begun.
   void count(std::size_t bytes) noexcept { ++begun_[tuning::message_class(bytes)]; }
 
  private:

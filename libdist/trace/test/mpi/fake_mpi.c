@@ -25,7 +25,7 @@ static int (*end_of_attribute)(int comm, int keyval, void* value, void* extra);
 void (*fake_mpi_no_attribute)(void);
 void (*fake_mpi_wait_ended)(void);
 static int communicators = 1;
-static int requests;
+static int made_requests;
 
 static void call_once(void (**hook)(void)) {
   void (*const call)(void) = *hook;
@@ -91,7 +91,7 @@ int PMPI_Comm_free(int* comm) {
   return value == NULL ? 0 : end_of_attribute(*comm, 7, value, NULL);
 }
 int PMPI_Comm_idup(int comm, int* made, int* request) {
-  *request = first_request + __atomic_fetch_add(&requests, 1, __ATOMIC_RELAXED);
+  *request = first_request + __atomic_fetch_add(&made_requests, 1, __ATOMIC_RELAXED);
   return PMPI_Comm_dup(comm, made);
 }
 int PMPI_Comm_create_group(int comm, int group, int tag, int* made) {
@@ -124,7 +124,7 @@ int PMPI_Allreduce(const void* in, void* out, int count, int type, int op, int c
   return (void)in, (void)out, (void)count, (void)type, (void)op, (void)comm, 0;
 }
 int PMPI_Iallreduce(const void* in, void* out, int count, int type, int op, int comm, int* request) {
-  return *request = first_request + __atomic_fetch_add(&requests, 1, __ATOMIC_RELAXED),
+  return *request = first_request + __atomic_fetch_add(&made_requests, 1, __ATOMIC_RELAXED),
          PMPI_Allreduce(in, out, count, type, op, comm);
 }
 int PMPI_Allreduce_init(const void* in, void* out, int count, int type, int op, int comm, int info, int* request) {
@@ -171,5 +171,24 @@ int PMPI_Testall(int count, int* requests, int* flag, void* statuses) {
   int ended = 1;
   for (int i = 0; i < count && ended; ++i) PMPI_Request_get_status(requests[i], &ended, statuses);
   return *flag = ended, 0;
+}
+static int error_of(int request) { return request < first_request + 2000000 ? 0 : 15; }
+static int set_error(void* statuses, int index, int request) { /* MPI_ERR_IN_STATUS if that is one */
+  const int error = error_of(request);
+  memcpy((char*)statuses + 20 * index + 16, &error, sizeof error);
+  return error != 0 ? 17 : 0;
+}
+int PMPI_Waitall(int count, int* requests, void* statuses) {
+  int result = 0;
+  for (int i = 0; i < count; ++i) result |= set_error(statuses, i, requests[i]);
+  return result;
+}
+int PMPI_Waitany(int count, int* requests, int* index, void* status) {
+  return (void)status, *index = count - 1, error_of(requests[count - 1]);
+}
+int PMPI_Waitsome(int count, int* requests, int* ended, int* indices, void* statuses) { /* all but the first */
+  int result = 0;
+  for (int i = 1; i < count; ++i) result |= set_error(statuses, i - 1, requests[indices[i - 1] = i]);
+  return *ended = count - 1, result;
 }
 int PMPI_Request_free(int* request) { return *request = no_request, 0; }

@@ -255,6 +255,65 @@ TEST(MpiTrace, KeepsTheRecordOfAFailedCallBeyondFinalize) {
   EXPECT_EQ(given_up_in(recording)->status, amldist::trace::recorder_format::too_long);
 }
 
+/// What the program waits for or tests, of which receives have failed.
+struct FailedWait {
+  const char* name;
+  std::function<int(const Mpi&)> call;
+  std::vector<State> states;  ///< of its receives
+};
+
+class FailedWaits : public ::testing::TestWithParam<FailedWait> {};
+
+TEST_P(FailedWaits, FailTheReceivesThatMpiNames) {
+  const Recording recording = recorded_by([](const Mpi& mpi) {
+    if (GetParam().call(mpi) == 0) ::_exit(1);
+    mpi.call("MPI_Finalize");
+  });
+  EXPECT_EQ(recording.ending, amldist::trace::recorder_format::Ending::failed);
+  std::vector<State> states;
+  for (const auto& each : recording.calls)
+    if (each.operation == calls::Operation::recv) states.push_back(each.state);
+  EXPECT_EQ(states, GetParam().states);
+}
+
+using Statuses = std::array<std::array<int, 5>, 3>;
+std::vector<FailedWait> failed_waits() {
+  return {
+      {"Wait",
+       [](const Mpi& mpi) {
+         int request = receive(mpi, fails);
+         return mpi.call<int*, void*>("MPI_Wait", &request, nullptr);
+       },
+       {State::failed}},
+      {"WaitallOfOne",
+       [](const Mpi& mpi) {
+         Statuses statuses{};
+         int request = receive(mpi, fails);
+         return mpi.call<int, int*, void*>("MPI_Waitall", 1, &request, statuses.data());
+       },
+       {State::failed}},
+      {"Waitany",
+       [](const Mpi& mpi) {
+         int index = -1;
+         std::array<int, 2> requests = {receive(mpi, 1), receive(mpi, fails)};
+         return mpi.call<int, int*, int*, void*>("MPI_Waitany", 2, requests.data(), &index, nullptr);
+       },
+       {State::enqueued, State::failed}},
+      {"Waitsome",
+       [](const Mpi& mpi) {
+         Statuses statuses{};
+         int ended = 0;
+         std::array<int, 3> indices{};
+         std::array<int, 3> requests = {receive(mpi, 1), receive(mpi, 2), receive(mpi, fails)};
+         return mpi.call<int, int*, int*, int*, void*>("MPI_Waitsome", 3, requests.data(), &ended, indices.data(),
+                                                       statuses.data());
+       },
+       {State::enqueued, State::completed, State::failed}},
+  };
+}
+INSTANTIATE_TEST_SUITE_P(Calls, FailedWaits, ::testing::ValuesIn(failed_waits()),
+                         [](const auto& each) { return each.param.name; });
+
 TEST(MpiTrace, KnowsTheEndsOfCallsThatShareARequest) {
   const Recording recording = recorded_by([](const Mpi& mpi) {
     float out = 0;
