@@ -262,6 +262,8 @@ struct FailedWait {
   std::vector<State> states;  ///< of its receives
 };
 
+void PrintTo(const FailedWait& wait, std::ostream* out) { *out << wait.name; }
+
 class FailedWaits : public ::testing::TestWithParam<FailedWait> {};
 
 TEST_P(FailedWaits, FailTheReceivesThatMpiNames) {
@@ -311,8 +313,7 @@ std::vector<FailedWait> failed_waits() {
        {State::enqueued, State::completed, State::failed}},
   };
 }
-INSTANTIATE_TEST_SUITE_P(Calls, FailedWaits, ::testing::ValuesIn(failed_waits()),
-                         [](const auto& each) { return each.param.name; });
+INSTANTIATE_TEST_SUITE_P(Calls, FailedWaits, ::testing::ValuesIn(failed_waits()));
 
 TEST(MpiTrace, KnowsTheEndsOfCallsThatShareARequest) {
   const Recording recording = recorded_by([](const Mpi& mpi) {
