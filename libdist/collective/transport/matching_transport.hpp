@@ -53,7 +53,7 @@ class MatchingTransport final : public Transport {
     std::uint64_t signature = 0;
     std::uint64_t bytes = 0;
   };
-  struct Packet {
+  struct Packet {  // NOLINT(cppcoreguidelines-pro-type-member-init): only the bytes of a message are written and read
     /// Copying more data once more takes longer than a second message.
     static constexpr std::size_t most_data = 1512;
     Head head;

@@ -256,16 +256,15 @@ ProgramEnd program_end(std::span<const Recording> recordings, const Recording& r
 std::optional<std::uint32_t> wrong_by_rounds(std::span<const Recording> recordings,
                                              const std::vector<std::uint32_t>& ranks) {
   if (ranks.size() != 2) return std::nullopt;
-  const bool is_first = is_finalize(*own_wait(recordings, ranks[0]).call);
-  const std::uint32_t done = is_first ? ranks[0] : ranks[1];
-  const std::uint32_t other = is_first ? ranks[1] : ranks[0];
-  const OwnWait last = own_wait(recordings, done);
-  const CallRecord& call = *own_wait(recordings, other).call;
-  if (!is_finalize(*last.call) || is_finalize(call)) return std::nullopt;
-  const auto end = program_end(recordings, *last.recording, other);
-  if (end == ProgramEnd::early) return done;
-  const bool is_too_many = end == ProgramEnd::as_others && recorder_format::is_collective(call.operation);
-  return is_too_many ? std::optional(other) : std::nullopt;
+  OwnWait last = own_wait(recordings, ranks[0]);
+  OwnWait other = own_wait(recordings, ranks[1]);
+  if (last.call == nullptr || other.call == nullptr) return std::nullopt;
+  if (!is_finalize(*last.call)) std::swap(last, other);
+  if (!is_finalize(*last.call) || is_finalize(*other.call)) return std::nullopt;
+  const auto end = program_end(recordings, *last.recording, other.recording->rank);
+  if (end == ProgramEnd::early) return last.recording->rank;
+  const bool is_too_many = end == ProgramEnd::as_others && recorder_format::is_collective(other.call->operation);
+  return is_too_many ? std::optional(other.recording->rank) : std::nullopt;
 }
 
 /// The one of several ranks that is wrong by its own past or by the order of all ranks' calls; nullopt: neither tells.

@@ -64,10 +64,11 @@ std::string sentence(const Stall& stall, const MissingRank& missing, std::uint64
         return concat({who, " has come to ", last, " without it", time});
       return concat({who, stall.is_message() ? " has not met it" : " has not called it", time, instead});
     case MissingRank::Why::stopped:
-      if (recording->writer == Writer::silent) return concat({who, " does not answer (stopped, or its node is gone)"});
+      if (recording != nullptr && recording->writer == Writer::silent)
+        return concat({who, " does not answer (stopped, or its node is gone)"});
       return concat({who, " is stopped", doing, time});
     case MissingRank::Why::gone:
-      return concat({who, end_of(*recording), doing});
+      return concat({who, recording != nullptr ? end_of(*recording) : "", doing});
     case MissingRank::Why::slow:
       return concat({who, " is still in it", time});
     case MissingRank::Why::differs:
