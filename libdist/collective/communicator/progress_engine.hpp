@@ -54,7 +54,7 @@ class ProgressEngine final : public RequestDriver {
   /// Begins a send or receive of a host buffer: on this thread where that takes no waiting. nullptr: it has ended.
   /// `now`: in ticks.
   [[nodiscard]] std::shared_ptr<Request> submit_message(calls::Call& message, std::uint64_t now);
-  /// Makes a blocking send or receive of a host buffer that takes next to no waiting; false: nothing has happened.
+  /// Makes a blocking send or receive of a host buffer that takes next to no waiting; false: submit it next.
   [[nodiscard]] bool try_message(calls::Call& message, std::uint64_t now) {
     if (!is_used_) return messages_.try_at_once(message, now, Transport::Look::briefly);
     const std::lock_guard lock(mutex_);

@@ -54,7 +54,7 @@ class OtherNodes final : public Transport {
   std::vector<int>& peers_;
 };
 
-/// Lets all ends make progress in turn until none can.
+/// Calls progress() of each end in turn until no end moves anything.
 template <typename Ends>
 void run_until_idle(Ends& ends, calls::Watchdog& watchdog) {
   for (bool moved = true; moved;) {

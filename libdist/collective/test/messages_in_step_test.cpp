@@ -102,6 +102,22 @@ TEST_P(MessagesInStep, ASendWhoseReceiverPausesIsGoneOnWith) {
   exchange(0, pattern(100000, 2));
 }
 
+TEST_P(MessagesInStep, OneThatHasBegunIsNotBegunAgain) {
+  std::vector<std::byte> given = pattern(65536, 1);
+  std::vector<std::byte> got(given.size());
+  int sent = 0;
+  while (moves(0, Direction::send, 1, given)) ++sent;  // until the ring is full
+  for (int i = 0; i < sent; ++i) ASSERT_TRUE(moves(1, Direction::receive, 0, got));
+  got.assign(got.size(), {});
+  std::size_t left = 0;
+  if (!moves(0, Direction::send, 1, given)) post(0, Direction::send, 1, given, left);  // there is room now
+  post(1, Direction::receive, 0, got, left);
+  run();
+  EXPECT_EQ(left, 0U);
+  EXPECT_EQ(got, given);
+  exchange(0, pattern(65536, 2));
+}
+
 TEST_P(MessagesInStep, AReceiveWhoseSenderPausesIsGoneOnWith) {
   std::vector<std::byte> given = pattern(1UL << 20, 1);
   std::vector<std::byte> got(given.size());

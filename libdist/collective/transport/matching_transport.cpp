@@ -91,6 +91,7 @@ bool MatchingTransport::move_at_once(const Message& message, Direction direction
 
 /// The head of a long message may go first: then send() sends the rest.
 bool MatchingTransport::send_at_once(const Message& message, Look look) {
+  if (has_sent_head_) return false;  // of this message
   const bool is_whole = Packet::data_bytes(message.bytes) == message.bytes;
   if (!is_whole && look == Look::once) return false;
   Packet packet;  // NOLINT(cppcoreguidelines-pro-type-member-init): only the message's bytes are read

@@ -124,6 +124,7 @@ Result<void> NodeTransport::post(const Message& message, Direction direction, st
 bool NodeTransport::move_at_once(const Message& message, Direction direction, Look look) {
   const auto index = index_of(message.peer);
   if (!index) return others_->move_at_once(message, direction, look);
+  if (begun_) return false;  // a part of it is in the ring: the rest is post()'s
   Neighbour& neighbour = neighbours_[*index];
   const bool may_wait = look == Look::briefly && !oversubscribed_;
   if (direction == Direction::send) {

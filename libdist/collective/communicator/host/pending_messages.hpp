@@ -41,7 +41,7 @@ class PendingMessages {
   [[nodiscard]] bool can_begin(const calls::Call& call) const noexcept {
     return !has_submitted_.load(std::memory_order_acquire) && transport_.posts_at_once(call.root, call.tag);
   }
-  /// Makes a message whose transport can move it at once, and nothing else; false: nothing has happened.
+  /// Makes a message whose transport can move it at once, and nothing else; false: begin it next.
   /// `now`, here and below: in the owner's ticks.
   [[nodiscard]] bool try_at_once(calls::Call& call, std::uint64_t now, Transport::Look look = Transport::Look::once);
   /// Begins a message on this thread: a short one may have been sent, and its request be complete, on return. No other
