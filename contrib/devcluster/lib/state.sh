@@ -70,11 +70,19 @@ tagged_pids() {
     grep -lszxF -- "DEVCLUSTER=$TAG" /proc/[0-9]*/environ | cut -d/ -f3 || true  # grep: no process, or one has just ended
 }
 
+# is_tagged PID: whether we have started it. While a process is in exec, its environment looks empty.
 is_tagged() {
-    local entry
-    while IFS= read -r -d '' entry; do
+    local try entry
+    local -a entries
+    for ((try = 0; try < 100; try++)); do
+        mapfile -d '' -t entries 2>/dev/null <"/proc/$1/environ" || return 1
+        # A process that has ended has no program either.
+        if [[ ${#entries[@]} -gt 0 || ! -e /proc/$1/exe ]]; then break; fi
+        sleep 0.02
+    done
+    for entry in "${entries[@]}"; do
         [[ $entry != "DEVCLUSTER=$TAG" ]] || return 0
-    done 2>/dev/null <"/proc/$1/environ"
+    done
     return 1
 }
 
