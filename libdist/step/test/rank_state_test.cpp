@@ -117,8 +117,8 @@ TEST(RankState, FitsADatagramWhateverTheRankHas) {
   told.source = "amldist";
   told.note = std::string(511, 'x');
   told.wrong = {3};
-  told.totals =
-      trace::ActivityTotals{1LL << 60, 1ULL << 60, 1ULL << 60, 0xffffffff, trace::Obstacle::processor, 1ULL << 60};
+  told.totals = trace::ActivityTotals{1LL << 60,  1ULL << 60, 1ULL << 60, 0xffffffff, trace::Obstacle::processor,
+                                      1ULL << 60, 1ULL << 60};
   told.place = told.host = std::string(64, 'p');
   for (std::uint32_t i = 1; i < 256; ++i) {
     told.communicators.push_back({i, i, 0, 4, i, i, false, std::string(70, 'x'), MemberRanks::row(0, 1, 4)});
@@ -213,13 +213,19 @@ TEST(RankState, SaysThatAWaitForOneOfManyIsForAnyRank) {
 TEST(RankState, TellsWhatTheProcessHasDone) {
   const std::int64_t now = calendar_ns();
   Recording told = traced_rank(0, 30);
-  told.totals = trace::ActivityTotals{81'234, 41'000, 7'340'032, 16, trace::Obstacle::file_lock, 9'120};
-  const std::string text = to_rank_state(told, now);
-  const auto heard = parse_rank_state(text, 4, now);
-  ASSERT_TRUE(heard);
-  EXPECT_EQ(heard->totals, told.totals);
-  for (const std::string line :
-       {"does 1 2 3 4 9\n", "does 1 2 3 4\n", "does 1 2 3 4 -1\n", "does 1 2 3 4 0 0 0\n", "does 1 2 3 4 0 -1\n"})
+  std::string text;
+  for (const auto& [starved_ms, turns] :
+       {std::pair(9'120, 0), std::pair(9'120, 71), std::pair(0, 71), std::pair(0, 0)}) {
+    told.totals = trace::ActivityTotals{81'234, 41'000, 7'340'032, 16, trace::Obstacle::file_lock};
+    told.totals->starved_ms = static_cast<std::uint64_t>(starved_ms);
+    told.totals->turns = static_cast<std::uint64_t>(turns);
+    text = to_rank_state(told, now);
+    const auto heard = parse_rank_state(text, 4, now);
+    ASSERT_TRUE(heard);
+    EXPECT_EQ(heard->totals, told.totals);
+  }
+  for (const std::string line : {"does 1 2 3 4 9\n", "does 1 2 3 4\n", "does 1 2 3 4 -1\n", "does 1 2 3 4 0 0 0 0\n",
+                                 "does 1 2 3 4 0 -1\n", "does 1 2 3 4 0 0 -1\n"})
     EXPECT_FALSE(parse_rank_state("rank 0 4 0 runs mpi node1 0\n" + line, 4, now)) << line;
   EXPECT_FALSE(parse_rank_state(text + "does 1 2 3 4 0\n", 4, now)) << "twice";
 }

@@ -28,7 +28,10 @@ struct ActivityTotals {
   std::uint64_t io_bytes = 0;  ///< by read(2), write(2) and their like
   std::uint32_t children = 0;  ///< descendants that live
   Obstacle obstacle = Obstacle::none;
-  std::uint64_t starved_ms = 0;  ///< that its threads could have run and others did
+  std::uint64_t starved_ms = 0;  ///< that its threads could have run and others did; counted when they get their turn
+  /// The threads that can run, with the turns that each has had: the same value as before if none has got one, 0 if
+  /// there is no such thread.
+  std::uint64_t turns = 0;
 
   friend bool operator==(const ActivityTotals&, const ActivityTotals&) = default;
 };

@@ -181,6 +181,28 @@ TEST(ProcessActivity, OneThatGetsNoTurnsIsBusyAllTheSame) {
   EXPECT_FALSE(starved(200).is_busy()) << "a poll waits for a processor, too";
 }
 
+TEST(ProcessActivity, OneWhoseThreadsHaveHadNoTurnIsBusyAllTheSame) {
+  const auto waits = [](std::uint64_t before, std::uint64_t after) {
+    return activity_between({.at_ms = 1000, .turns = before}, {.at_ms = 3000, .turns = after});
+  };
+  EXPECT_EQ(describe(waits(71, 71)), "it waits for a processor");
+  EXPECT_FALSE(waits(71, 72).is_busy()) << "one has had its turn: then its wait is counted";
+  EXPECT_FALSE(waits(0, 0).is_busy()) << "none could run";
+}
+
+TEST(ProcessActivity, ThreadsThatCanRunAreSeenWithTheirTurns) {
+  const Child computes([] { std::thread(compute).detach(); });
+  const auto turns_of = [](const Child& child) { return child.totals().turns; };
+  EXPECT_NE(turns_of(computes), 0U) << "it has just begun, or runs";
+  const Child sleeps([] { ::pause(); });
+  std::uint64_t turns = 1;
+  for (int look = 0; look < 3000 && turns != 0; ++look) {
+    std::this_thread::sleep_for(10ms);
+    turns = turns_of(sleeps);
+  }
+  EXPECT_EQ(turns, 0U);
+}
+
 TEST(ProcessActivity, ThreadsThatShareAProcessorWaitForIt) {
   const Child child([] {
     cpu_set_t one;
