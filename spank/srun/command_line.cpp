@@ -104,9 +104,12 @@ bool names_a_job() {
   return std::ranges::any_of(arguments_of(text), [](std::string_view word) { return word.starts_with("--jobid"); });
 }
 
-std::optional<bool> kills_on_bad_exit() {
+std::optional<bool> kills_on_bad_exit(std::size_t program_words) {
   const std::string text = read_command_line();
-  for (const std::string_view word : arguments_of(text)) {
+  auto words = arguments_of(text);
+  // Components have a program each: then it is not known where those begin.
+  if (std::ranges::find(words, ":") == words.end()) words.resize(words.size() - std::min(words.size(), program_words));
+  for (const std::string_view word : words) {
     if (word.starts_with("-K")) return word != "-K0";
     if (word.starts_with("--kill-on")) return !word.ends_with("=0");
   }

@@ -1,6 +1,7 @@
 // The command line of the program that loaded us.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -26,8 +27,9 @@ namespace amldist::spank {
 /// own that looks like the option counts too.
 [[nodiscard]] bool names_a_job();
 
-/// The value of --kill-on-bad-exit, from srun's command line or its environment; nullopt: not given. An argument of the
-/// program's own that looks like the option counts too.
-[[nodiscard]] std::optional<bool> kills_on_bad_exit();
+/// The value of --kill-on-bad-exit, from srun's command line or its environment; nullopt: not given. `program_words`:
+/// the program and its arguments, which end the command line. In a step of several components an argument of a program
+/// that looks like the option counts too.
+[[nodiscard]] std::optional<bool> kills_on_bad_exit(std::size_t program_words);
 
 }  // namespace amldist::spank

@@ -132,7 +132,7 @@ ServedStep served(const SrunSession& session, std::uint32_t job_id, std::uint32_
   return {.job_id = job_id,
           .step_id = step_id,
           .comments = session.request.policy.job_comment,
-          .kills_on_bad_exit = kills_on_bad_exit(),
+          .kills_on_bad_exit = kills_on_bad_exit(session.program_words),
           .record_files = session.record_files};
 }
 
@@ -333,6 +333,7 @@ Result<void> check_step_counts(const SrunSession& session, const launch::Spec& s
 Result<void> prepare_launch(SrunSession& session, const Handle& handle) {
   ::unsetenv(step::launch_record_variable);  // an outer step's record says nothing about this one
   if (session.request.is_idle()) return {};
+  session.program_words = handle.command().size();
   const auto spec = session.request.spec_in_partition(own_variable("SLURM_JOB_PARTITION").value_or(""));
   if (!spec) return spec.error();
   if (spec->kind == launch::Kind::none || launch::is_launcher_daemon(handle.program())) {

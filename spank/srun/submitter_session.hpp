@@ -1,6 +1,7 @@
 // What srun, sbatch and salloc know between two callbacks. SPANK calls one after the other: no lock is needed.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@ struct SubmitterSession {
 /// What only srun knows.
 struct SrunSession : SubmitterSession {
   bool in_job = false;                    ///< the job was there before this srun, and goes on after its step
+  std::size_t program_words = 0;          ///< the step's program and its arguments, once srun has read its command line
   std::vector<std::string> record_files;  ///< that get the record of the step's end
   std::unique_ptr<StepServer> server;     ///< receives the nodes' messages; empty if srun does not listen
 };

@@ -1,8 +1,6 @@
 #include "aml_run/follow.hpp"
 
 #include <fcntl.h>
-#include <poll.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,12 +13,12 @@
 #include <optional>
 #include <vector>
 
+#include "aml_run/interrupts.hpp"
 #include "aml_run/owned_folder.hpp"
 #include "base/os/file_descriptor.hpp"
 #include "base/text/text.hpp"
 #include "base/time/clock.hpp"
 #include "shared/programs.hpp"
-#include "shared/signals.hpp"
 #include "shared/terminal.hpp"
 
 namespace amldist::run {
@@ -33,30 +31,6 @@ constexpr std::chrono::milliseconds output_interval{500};
 constexpr std::chrono::milliseconds shortest_question{1000};
 constexpr int most_waits_for_record = 4;                     // a killed script writes no end
 constexpr std::chrono::milliseconds longest_question{5000};  // many followers must not overload slurmctld
-
-/// Interrupts as a descriptor for poll(), while this object lives.
-class Interrupts {
- public:
-  Interrupts() {
-    const sigset_t set = commands::HeldInterrupts::interrupts();
-    descriptor_ = FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-  }
-
-  /// The signal that arrived within `time`, if any.
-  std::optional<int> wait(std::chrono::milliseconds time) {
-    pollfd end{descriptor_.get(), POLLIN, 0};
-    if (::poll(&end, 1, static_cast<int>(time.count())) <= 0) return std::nullopt;
-    signalfd_siginfo info{};
-    if (::read(descriptor_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
-    return static_cast<int>(info.ssi_signo);
-  }
-
-  [[nodiscard]] int descriptor() const { return descriptor_.get(); }
-
- private:
-  commands::HeldInterrupts held_;
-  FileDescriptor descriptor_;
-};
 
 /// What the job's script and srun have recorded so far; nullopt if nothing, or if it concerns another run of the job.
 /// The file must belong to the user.
@@ -190,37 +164,19 @@ class Follower {
 
   /// Handles an interrupt. true: stop following.
   bool answer(int signal) {
-    const bool ask_first =
-        signal == SIGINT && ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1 && !cancelled_;
-    const char choice = ask_first ? ask_user() : 'y';
-    if (choice == 'd') {
+    const auto choice =
+        cancelled_ ? Interrupts::Choice::cancel : interrupts_.choice_after(signal, concat({"job ", id_}));
+    if (choice == Interrupts::Choice::detach) {
       say(concat({"job ", id_, " keeps running; scancel ", id_, " ends it"}));
       return true;
     }
-    if (choice != 'y') return false;
+    if (choice == Interrupts::Choice::go_on) return false;
     say(concat({"cancelling job ", id_}));
     if (auto status = cancel(id_); !status) say(status.error().message, commands::Tone::bad);
     cancelled_ = true;
     next_question_ = Clock::now();
     pause_ = shortest_question;
     return false;
-  }
-
-  /// 'y', 'n' or 'd'. A second Ctrl-C means yes.
-  char ask_user() {
-    std::fprintf(stderr, "\naml-dist: cancel job %s? y: yes, d: no, but stop following it, n: no [n] ", id_.c_str());
-    std::array<pollfd, 2> ends = {pollfd{STDIN_FILENO, POLLIN, 0}, pollfd{interrupts_.descriptor(), POLLIN, 0}};
-    while (::poll(ends.data(), ends.size(), -1) < 0) {
-    }
-    if (ends[1].revents != 0) {
-      interrupts_.wait(std::chrono::milliseconds(0));
-      std::fputc('\n', stderr);
-      return 'y';
-    }
-    std::array<char, 256> line{};
-    const ssize_t count = ::read(STDIN_FILENO, line.data(), line.size());
-    if (count <= 0) return 'd';  // the terminal is gone
-    return static_cast<char>(line[0] | 0x20);
   }
 
   [[nodiscard]] double seconds() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }

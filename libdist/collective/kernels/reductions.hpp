@@ -10,6 +10,7 @@
 
 #include "calls/data_type.hpp"
 #include "collective/kernels/instruction_set.hpp"
+#include "collective/kernels/shared_copy.hpp"
 
 namespace amldist::collective {
 
@@ -58,6 +59,10 @@ class Reductions {
   }
   /// Copies bytes; the ranges must not overlap.
   void copy(void* dst, const void* src, std::size_t bytes, Store store) const noexcept {
+    if (store != Store::streaming && is_slow_to_copy(dst, src, bytes)) {
+      copy_by_vectors(static_cast<std::byte*>(dst), static_cast<const std::byte*>(src), bytes);
+      return;
+    }
     (store == Store::whole_lines && bytes >= whole_lines_from ? copy_whole_lines_ : copy_)(dst, src, bytes, store);
   }
   [[nodiscard]] InstructionSet instruction_set() const noexcept { return set_; }

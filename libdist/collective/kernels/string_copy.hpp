@@ -44,13 +44,4 @@ inline void string_copy(void* to, const void* from, std::size_t bytes) noexcept 
   return is_fast;
 }
 
-/// Copies to or from memory that two ranks use in turn. memcpy(3) chooses by the distance of the two places, and moves
-/// lines that the other processor has one by one where it does not choose the string instruction: 256 KiB between two
-/// cores took a tenth longer. `by_string`: has_fast_string_copy().
-inline void copy_shared(std::byte* to, const std::byte* from, std::size_t bytes, bool by_string) noexcept {
-  constexpr std::size_t is_long = 4096;
-  if (by_string && bytes >= is_long) string_copy(to, from, bytes);
-  else std::copy_n(from, bytes, to);
-}
-
 }  // namespace amldist::collective

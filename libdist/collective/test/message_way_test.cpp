@@ -1,4 +1,4 @@
-// Which of two ways the long messages of a pair take.
+// Which way the long messages of a pair take.
 #include "collective/node/channel/message_way.hpp"
 
 #include <gtest/gtest.h>
@@ -6,50 +6,77 @@
 namespace amldist::collective::message_way_test {
 namespace {
 
-TEST(MessageWay, TheWriterTriesBothInTurnAndThenTakesWhatTheReaderPrefers) {
-  MessageWayChoice choice;
-  for (std::uint64_t i = 0; i < tuning::messages_tried; ++i) {
-    EXPECT_EQ(choice.fetches(100000, 0), i % 2 == 1);
-    choice.count(100000);
-  }
-  EXPECT_FALSE(choice.fetches(100000, 0));
-  EXPECT_TRUE(choice.fetches(100000, 1U << tuning::message_class(100000)));
-  EXPECT_FALSE(choice.fetches(100000, 1U << tuning::message_class(1 << 20)));
+constexpr std::size_t length = 100000;
+constexpr std::size_t its_class = tuning::message_class(length);
+
+PreferredWays prefers(MessageWay way, std::size_t message_class = its_class) {
+  PreferredWays ways;
+  ways.set(message_class, way);
+  return ways;
 }
 
-TEST(MessageWay, TheReaderPrefersWhatWasFasterOnceItKnowsBoth) {
+TEST(MessageWay, TheWriterTriesAllInTurnAndThenTakesWhatTheReaderPrefers) {
+  for (const bool can_fetch : {true, false}) {
+    MessageWayChoice choice;
+    const std::uint64_t ways = can_fetch ? 3 : 2;
+    for (std::uint64_t i = 0; i < tuning::messages_tried * ways; ++i) {
+      EXPECT_EQ(choice.next(length, {}, can_fetch), static_cast<MessageWay>(i % ways));
+      choice.count(length);
+    }
+    EXPECT_EQ(choice.next(length, {}, can_fetch), MessageWay::copied);
+    EXPECT_EQ(choice.next(length, prefers(MessageWay::streamed), can_fetch), MessageWay::streamed);
+    EXPECT_EQ(choice.next(length, prefers(MessageWay::fetched), can_fetch),
+              can_fetch ? MessageWay::fetched : MessageWay::copied);
+    EXPECT_EQ(choice.next(length, prefers(MessageWay::streamed, 0), can_fetch), MessageWay::copied);
+  }
+}
+
+TEST(MessageWay, NonsenseInTheRingPrefersNothing) {
+  EXPECT_EQ(PreferredWays(~std::uint64_t{0}).of(its_class), MessageWay::copied);
+  for (std::size_t each = 0; each < tuning::message_classes; ++each) {
+    EXPECT_EQ(PreferredWays(prefers(MessageWay::fetched, each).bits()).of(each), MessageWay::fetched);
+  }
+}
+
+TEST(MessageWay, TheReaderPrefersWhatWasFastest) {
   MessageWayTimes times;
-  const std::uint64_t bit = 1U << tuning::message_class(100000);
-  EXPECT_EQ(times.note(100000, false, 200), 0U);
-  EXPECT_EQ(times.note(100000, true, 100), bit);
-  EXPECT_EQ(times.note(1 << 20, true, 100), bit) << "each class has times of its own";
-  EXPECT_EQ(times.note(100000, false, 98), bit) << "a difference of a twentieth changes nothing";
-  EXPECT_EQ(times.note(100000, false, 50), 0U);
+  EXPECT_EQ(times.note(length, MessageWay::copied, 200), PreferredWays());
+  EXPECT_EQ(times.note(length, MessageWay::fetched, 100), prefers(MessageWay::fetched));
+  EXPECT_EQ(times.note(1 << 20, MessageWay::fetched, 100), prefers(MessageWay::fetched))
+      << "each class has times of its own";
+  EXPECT_EQ(times.note(length, MessageWay::streamed, 98), prefers(MessageWay::fetched))
+      << "a difference of a twentieth changes nothing";
+  EXPECT_EQ(times.note(length, MessageWay::streamed, 50), prefers(MessageWay::streamed));
+  EXPECT_EQ(times.note(length, MessageWay::copied, 30), PreferredWays());
 }
 
 TEST(MessageWay, OldTimesCountLessAndLess) {
   MessageWayTimes times;
-  static_cast<void>(times.note(100000, true, 100));
-  EXPECT_EQ(times.note(100000, false, 50), 0U);
-  std::uint64_t preferred = 0;
-  for (int i = 0; i < 200; ++i) preferred = times.note(100000, false, 300);  // the processors have moved
-  EXPECT_EQ(preferred, 1U << tuning::message_class(100000));
+  static_cast<void>(times.note(length, MessageWay::fetched, 100));
+  EXPECT_EQ(times.note(length, MessageWay::copied, 50), PreferredWays());
+  PreferredWays preferred;
+  for (int i = 0; i < 200; ++i)  // the processors have moved
+    preferred = times.note(length, MessageWay::copied, 300);
+  EXPECT_EQ(preferred, prefers(MessageWay::fetched));
 }
 
-TEST(MessageWay, FewOfTheMessagesAreTimedOnceCopyingIsFaster) {
+TEST(MessageWay, FewOfTheMessagesAreTimedOnceAWayThroughTheRingIsFastest) {
   MessageWayTimes times;
-  const auto timed = [&times](bool is_fetched) {
+  const auto timed = [&times](MessageWay way) {
     int out = 0;
-    for (int i = 0; i < 80; ++i) out += times.wants(100000, is_fetched) ? 1 : 0;
+    for (int i = 0; i < 80; ++i) out += times.wants(length, way) ? 1 : 0;
     return out;
   };
-  EXPECT_EQ(timed(false), 80) << "nothing is known yet";
-  static_cast<void>(times.note(100000, true, 200));
-  static_cast<void>(times.note(100000, false, 100));
-  EXPECT_EQ(timed(false), 10);
-  EXPECT_EQ(timed(true), 80) << "a trial";
-  static_cast<void>(times.note(100000, true, 50));
-  EXPECT_EQ(timed(false), 80) << "fetching is faster: what is copied is a trial";
+  EXPECT_EQ(timed(MessageWay::copied), 80) << "nothing is known yet";
+  static_cast<void>(times.note(length, MessageWay::copied, 100));
+  static_cast<void>(times.note(length, MessageWay::fetched, 200));
+  EXPECT_EQ(timed(MessageWay::copied), 10);
+  EXPECT_EQ(timed(MessageWay::fetched), 80) << "a trial";
+  static_cast<void>(times.note(length, MessageWay::streamed, 50));
+  EXPECT_EQ(timed(MessageWay::streamed), 10);
+  EXPECT_EQ(timed(MessageWay::copied), 80);
+  static_cast<void>(times.note(length, MessageWay::fetched, 20));
+  EXPECT_EQ(timed(MessageWay::fetched), 80) << "two readings of the clock are little beside a fetch";
 }
 
 }  // namespace

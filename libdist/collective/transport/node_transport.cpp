@@ -22,11 +22,9 @@ constexpr std::size_t part_after(std::size_t done, std::size_t all) noexcept {
   const std::size_t part = usual - done % usual;
   return all - done < part + usual / 2 ? all - done : part;
 }
-/// The longest message, with its header, that is received at once: it is not fetched, and its first part is all of it.
-constexpr std::size_t at_once = tuning::message_fetched_from;
-static_assert(part_after(0, at_once) == at_once);
-/// Whether that holds for a message of this length.
-constexpr bool is_short(const Message& message) noexcept { return message.bytes + MessageRing::line <= at_once; }
+static_assert(part_after(0, tuning::message_tried_from) == tuning::message_tried_from);
+/// Bytes that are moved through a ring in a turn, before other messages and the other direction get theirs.
+constexpr std::size_t a_turn = 128UL << 10;
 /// Bytes of a fetched message that are copied at once: other messages and the watchdog get their turn in between.
 constexpr std::size_t fetched_at_once = 1UL << 20;
 constexpr std::string_view damaged = "the ring in shared memory is damaged";
@@ -40,7 +38,7 @@ std::uint64_t random_key() noexcept {
 }  // namespace
 
 std::size_t NodeTransport::memory_bytes(std::uint32_t ranks) noexcept {
-  return static_cast<std::size_t>(ranks) * ranks * sizeof(MessageRing);
+  return static_cast<std::size_t>(ranks) * ranks * MessageRing::bytes_of(ranks);
 }
 
 NodeTransport::NodeTransport(std::unique_ptr<Transport> others, std::byte* memory, const NodeGroup& place,
@@ -52,12 +50,14 @@ NodeTransport::NodeTransport(std::unique_ptr<Transport> others, std::byte* memor
       peers_(peers),
       oversubscribed_(oversubscribed),
       interrupted_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  auto* const rings = reinterpret_cast<MessageRing*>(memory);  // by sender, then by receiver
-  for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    neighbours_.push_back({RingWriter(rings[own_ * ranks_.size() + i], random_key()),
-                           RingReader(rings[i * ranks_.size() + own_]),
-                           {},
-                           {}});
+  const std::size_t ranks = ranks_.size();
+  const auto ring = [&](std::size_t sender, std::size_t receiver) -> MessageRing& {
+    return *reinterpret_cast<MessageRing*>(memory + (sender * ranks + receiver) * MessageRing::bytes_of(ranks));
+  };
+  const std::size_t capacity = MessageRing::capacity_of(ranks);
+  for (std::size_t i = 0; i < ranks; ++i) {
+    neighbours_.push_back(
+        {RingWriter(ring(own_, i), capacity, random_key()), RingReader(ring(i, own_), capacity), {}, {}});
   }
 }
 
@@ -103,8 +103,8 @@ Result<void> NodeTransport::post(const Message& message, Direction direction, st
   if (begun_ && begun_->neighbour == *index && begun_->message.data == message.data) {
     begun = *std::exchange(begun_, std::nullopt);
     begun.left = &left;
-  } else if (sends && may_be_fetched(message)) {
-    begun.is_offered = neighbour.to.offers(message.bytes);
+  } else if (sends && is_tried(message)) {
+    begun.way = next_way(neighbour.to, message);
     neighbour.to.count(message.bytes);
   }
   if (queue.is_empty()) {
@@ -131,11 +131,12 @@ bool NodeTransport::move_at_once(const Message& message, Direction direction, Lo
     if (!neighbour.sends.is_empty()) return false;
     return send_at_once(neighbour.to, message) || (may_wait && send_in_step(*index, message));
   }
-  if (!is_short(message) && !may_wait) return false;
+  const bool is_brief = is_short(header_bytes(message.bytes) + message.bytes);
+  if (!is_brief && !may_wait) return false;
   if (!neighbour.receives.is_empty() && !take_arrived(*index)) return false;
   constexpr int brief = 128;  // about two microseconds
   const int polls = may_wait ? brief : 1;
-  return is_short(message) ? receive_at_once(neighbour.from, message, polls) : receive_in_step(*index, message, polls);
+  return is_brief ? receive_at_once(neighbour.from, message, polls) : receive_in_step(*index, message, polls);
 }
 
 /// Moves a long message while the other rank does its part. If that pauses, post() goes on with the message.
@@ -155,21 +156,22 @@ bool NodeTransport::move_in_step(Progress message, Move move) {
 
 bool NodeTransport::send_in_step(std::size_t neighbour, const Message& message) {
   RingWriter& ring = neighbours_[neighbour].to;
-  if (may_be_fetched(message)) {
-    if (ring.offers(message.bytes)) return false;
-    ring.count(message.bytes);
-  }
-  return move_in_step({message, nullptr, neighbour}, [&ring](Progress& send) { return put_parts(ring, send); });
+  Progress send = {message, nullptr, neighbour};
+  send.way = next_way(ring, message);
+  if (send.is_offered()) return false;
+  if (is_tried(message)) ring.count(message.bytes);
+  return move_in_step(send, [&ring](Progress& each) { return put_parts(ring, each); });
 }
 
 bool NodeTransport::receive_in_step(std::size_t neighbour, const Message& message, int polls) {
   RingReader& ring = neighbours_[neighbour].from;
-  const auto length = await_header(ring, message, polls);
-  if (!length) return false;
+  const auto announced = await_header(ring, message, polls);
+  if (!announced) return false;
   Progress receive = {message, nullptr, neighbour};
-  receive.message.bytes = *length;
+  receive.message.bytes = announced->length();
+  receive.way = announced->way();
   receive.done = receive.header();
-  ring.take_header(receive.header(), part_after(0, receive.header() + *length));
+  ring.take_header(receive.header(), part_after(0, receive.header() + announced->length()));
   begin_timing(ring, receive);
   const bool is_whole = move_in_step(receive, [&ring](Progress& each) { return take_parts(ring, each); });
   if (is_whole) end_timing(ring, receive);
@@ -193,37 +195,44 @@ bool NodeTransport::take_arrived(std::size_t neighbour) noexcept {
 /// A damaged ring has no room: post() finds out.
 bool NodeTransport::send_at_once(RingWriter& ring, const Message& message) const noexcept {
   const std::size_t all = header_bytes(message.bytes) + message.bytes;
-  if (message.bytes > MessageRing::capacity / 2 || ring.room(all).value_or(0) < all) return false;
-  if (may_be_fetched(message)) {
-    if (ring.offers(message.bytes)) return false;
-    ring.count(message.bytes);
+  if (is_short(all)) {
+    if (!ring.fits_short(all).value_or(false)) return false;
+    put_header(ring, message, MessageWay::copied);
+    ring.put({message.data, message.bytes});
+    ring.publish(all);
+    return true;
   }
   Progress send = {message};
-  if (all > at_once) return put_parts(ring, send).has_value();
-  put_header(ring, message);
-  ring.put({message.data, message.bytes});
-  ring.publish();
-  return true;
+  if (all > ring.capacity() / 2 || ring.room(all).value_or(0) < all) return false;
+  send.way = next_way(ring, message);
+  if (send.is_offered()) return false;
+  if (is_tried(message)) ring.count(message.bytes);
+  return put_parts(ring, send).has_value();
 }
 
-/// The length of the message, once all of its first part is in the ring. nullopt, too, for another message than the
+/// The message, once all of its first part is in the ring. nullopt, too, for another message than the
 /// expected one: post() finds out what that is.
-std::optional<std::size_t> NodeTransport::await_header(RingReader& ring, const Message& message, int polls) noexcept {
-  auto length = ring.announced_length(message.signature);
-  for (int poll = 1; poll < polls && !length; ++poll) {
+std::optional<RingReader::Announced> NodeTransport::await_header(RingReader& ring, const Message& message,
+                                                                 int polls) noexcept {
+  auto found = ring.announced(message.signature);
+  for (int poll = 1; poll < polls && !found; ++poll) {
     relax_briefly();
-    length = ring.announced_length(message.signature);
+    found = ring.announced(message.signature);
   }
-  const bool is_expected = length && (message.is_most ? *length <= message.bytes : *length == message.bytes);
-  return is_expected ? length : std::nullopt;
+  const bool is_expected =
+      found && (message.is_most ? found->length() <= message.bytes : found->length() == message.bytes);
+  return is_expected ? found : std::nullopt;
 }
 
 bool NodeTransport::receive_at_once(RingReader& ring, const Message& message, int polls) noexcept {
-  const auto length = await_header(ring, message, polls);
-  if (!length || *length + header_bytes(*length) > at_once) return false;  // the rest is not in the ring yet
-  ring.take_header(header_bytes(*length), header_bytes(*length) + *length);
-  ring.take({message.data, *length});
-  ring.release();
+  const auto announced = await_header(ring, message, polls);
+  if (!announced) return false;
+  const std::uint64_t length = announced->length();
+  const std::size_t all = header_bytes(length) + length;
+  if (!is_short(all)) return false;  // the rest is not in the ring yet
+  ring.take_header(header_bytes(length), all);
+  ring.take({message.data, length});
+  ring.release(all);
   return true;
 }
 
@@ -271,9 +280,9 @@ Result<bool> NodeTransport::offer(Progress& send, calls::Watchdog& watchdog) {
     if (!fits) return watchdog.lost(send.message.peer, damaged);
     if (*fits == 0) return false;
     const std::uint64_t contents[] = {send.message.bytes, reinterpret_cast<std::uintptr_t>(send.message.data)};
-    ring.begin_message({send.message.signature, true});
+    ring.begin_message({send.message.signature, MessageWay::fetched});
     ring.put(std::as_bytes(std::span(contents)));
-    ring.publish();
+    ring.publish(0);
     send.done = send.header();
     return true;
   }
@@ -283,33 +292,32 @@ Result<bool> NodeTransport::offer(Progress& send, calls::Watchdog& watchdog) {
   return *fetched;
 }
 
-void NodeTransport::put_header(RingWriter& ring, const Message& message) noexcept {
+void NodeTransport::put_header(RingWriter& ring, const Message& message, MessageWay way) noexcept {
   const std::uint64_t length = message.bytes;
-  ring.begin_message({message.signature});
+  ring.begin_message({message.signature, way});
   ring.put(std::as_bytes(std::span(&length, 1)));
   if (header_bytes(length) == MessageRing::line) ring.end_line();
 }
 
-/// Writes at most one ring's capacity, so that other messages and the other direction get their turn. Returns how many
-/// bytes of header and data; nullopt if the ring is damaged.
+/// Writes at most a turn's bytes. Returns how many bytes of header and data; nullopt if the ring is damaged.
 std::optional<std::size_t> NodeTransport::put_parts(RingWriter& ring, Progress& send) noexcept {
   std::size_t moved = 0;
-  while (send.remaining() != 0 && moved < MessageRing::capacity) {
+  while (send.remaining() != 0 && moved < a_turn) {
     const std::size_t bytes = send.next_part();
-    const auto fits = ring.room(bytes);
+    const auto fits = is_short(send.all()) ? ring.fits_short(bytes) : ring.fits(bytes);
     if (!fits) return std::nullopt;
-    if (*fits < bytes) break;  // less than a part would be one more for both ends to wait for
-    if (send.done == 0) put_header(ring, send.message);
-    ring.put(send.data(bytes));
-    ring.publish();
+    if (!*fits) break;  // less than a part would be one more for both ends to wait for
+    if (send.done == 0) put_header(ring, send.message, send.way);
+    ring.put(send.data(bytes), send.way);
     send.done += bytes;
+    ring.publish(send.whole_short());
     moved += bytes;
   }
   return moved;
 }
 
 Result<bool> NodeTransport::push(Progress& send, calls::Watchdog& watchdog) {
-  if (send.is_offered) return offer(send, watchdog);
+  if (send.is_offered()) return offer(send, watchdog);
   const auto moved = put_parts(neighbours_[send.neighbour].to, send);
   if (!moved) return watchdog.lost(send.message.peer, damaged);
   return *moved != 0;
@@ -328,24 +336,22 @@ Result<bool> NodeTransport::take_header(Progress& receive, calls::Watchdog& watc
   std::uint64_t length = 0;
   ring.take(std::as_writable_bytes(std::span(&length, 1)));
   const bool has_length = receive.message.is_most ? length <= receive.message.bytes : length == receive.message.bytes;
-  const bool is_expected =
-      start && start->signature == receive.message.signature && has_length && (!start->is_offered || peers_ != nullptr);
+  const bool is_expected = start && start->signature == receive.message.signature && has_length &&
+                           (start->way != MessageWay::fetched || peers_ != nullptr);
   if (!is_expected) return watchdog.differs(receive.message.peer);
   receive.message.bytes = length;
-  receive.is_offered = start->is_offered;
-  const std::size_t first_part = receive.is_offered ? MessageRing::line : receive.next_part();
-  if (is_announced) ring.known(begins, first_part);
-  if (receive.is_offered) ring.take(std::as_writable_bytes(std::span(&receive.from, 1)));
-  if (receive.is_offered) ring.release();
+  receive.way = start->way;
+  if (is_announced) ring.known(begins, receive.is_offered() ? MessageRing::line : receive.next_part());
+  if (receive.is_offered()) ring.take(std::as_writable_bytes(std::span(&receive.from, 1)));
+  if (receive.is_offered()) ring.release(0);
   else if (receive.header() == MessageRing::line) ring.end_line();
   receive.done = receive.header();
   begin_timing(ring, receive);
   return true;
 }
 
-void NodeTransport::begin_timing(RingReader& ring, Progress& receive) const noexcept {
-  if (may_be_fetched(receive.message) && ring.is_timed(receive.message.bytes, receive.is_offered))
-    receive.begun = Clock::now();
+void NodeTransport::begin_timing(RingReader& ring, Progress& receive) noexcept {
+  if (is_tried(receive.message) && ring.is_timed(receive.message.bytes, receive.way)) receive.begun = Clock::now();
 }
 
 /// The header comes when the sender has copied the first part; the other parts are copied at both ends at once. A
@@ -354,9 +360,9 @@ void NodeTransport::end_timing(RingReader& ring, const Progress& receive) noexce
   if (receive.begun == Clock::time_point()) return;
   const std::size_t bytes = receive.message.bytes;
   auto took = Clock::now() - receive.begun;
-  if (bytes <= MessageRing::capacity && !receive.is_offered)
+  if (bytes <= ring.capacity() && !receive.is_offered())
     took += took * static_cast<long>(part_after(0, bytes)) / static_cast<long>(bytes);
-  ring.note(bytes, receive.is_offered, took);
+  ring.note(bytes, receive.way, took);
 }
 
 /// Receives in a single copy.
@@ -383,15 +389,15 @@ Error NodeTransport::why_not_fetched(const Progress& receive, std::size_t bytes,
 /// As put_parts(), for what was written.
 std::optional<std::size_t> NodeTransport::take_parts(RingReader& ring, Progress& receive) noexcept {
   std::size_t moved = 0;
-  while (receive.remaining() != 0 && moved < MessageRing::capacity) {
+  while (receive.remaining() != 0 && moved < a_turn) {
     const std::size_t wanted = receive.next_part();
     const auto available = ring.available(wanted);
     if (!available) return std::nullopt;
     const std::size_t bytes = std::min(wanted, *available);
     if (bytes == 0) break;
     ring.take(receive.data(bytes));
-    ring.release();
     receive.done += bytes;
+    ring.release(receive.whole_short());
     moved += bytes;
   }
   return moved;
@@ -407,16 +413,16 @@ Result<bool> NodeTransport::stream(Progress& receive, calls::Watchdog& watchdog)
 Result<bool> NodeTransport::pull(Progress& receive, calls::Watchdog& watchdog) {
   RingReader& ring = neighbours_[receive.neighbour].from;
   const bool begins = receive.done == 0;
-  if (begins && is_short(receive.message) && receive_at_once(ring, receive.message, 1)) {
+  if (begins && is_short(receive.all()) && receive_at_once(ring, receive.message, 1)) {
     receive.done += receive.remaining();
     return true;
   }
   if (begins) {
     auto begun = take_header(receive, watchdog);
     if (!begun || !*begun) return begun;
-    if (receive.remaining() == 0) ring.release();
+    if (receive.remaining() == 0) ring.release(receive.whole_short());
   }
-  auto more = receive.is_offered ? fetch(receive, watchdog) : stream(receive, watchdog);
+  auto more = receive.is_offered() ? fetch(receive, watchdog) : stream(receive, watchdog);
   if (!more) return more;
   if (receive.remaining() == 0) end_timing(ring, receive);
   return begins || *more;

@@ -20,8 +20,8 @@ namespace amldist::collective {
 
 class NodeTransport final : public Transport {
  public:
-  /// Bytes of shared memory for `ranks` of one node: about 128 KiB per ordered pair; only pairs that communicate use
-  /// physical pages.
+  /// Bytes of shared memory for `ranks` of one node: 128 to 512 KiB per ordered pair; only pairs that communicate use
+  /// physical pages, and of these only pairs with long messages more than 128 KiB.
   [[nodiscard]] static std::size_t memory_bytes(std::uint32_t ranks) noexcept;
   /// `memory` must be zeroed, aligned to a cache line, and outlive this object. The ranks of `place` are in ascending
   /// order.
@@ -52,16 +52,22 @@ class NodeTransport final : public Transport {
     constexpr std::size_t words = RingEnd::word_bytes + sizeof(std::uint64_t);
     return words + data <= MessageRing::line ? words : MessageRing::line;
   }
+  /// Whether a message of this many bytes of header and data goes in one part, and is never fetched.
+  [[nodiscard]] static constexpr bool is_short(std::size_t all) noexcept { return all <= tuning::message_tried_from; }
   struct Progress {
     Message message;
     std::size_t* left = nullptr;
-    std::size_t neighbour = 0;     ///< index of the peer on the node
-    std::size_t done = 0;          ///< bytes of header and data
-    bool is_offered = false;       ///< the receiver fetches it
+    std::size_t neighbour = 0;  ///< index of the peer on the node
+    std::size_t done = 0;       ///< bytes of header and data
+    MessageWay way = MessageWay::copied;
     std::uint64_t from = 0;        ///< for a receive that is fetched: address in the peer's process
     Clock::time_point begun = {};  ///< for a receive: when its header came, if it is timed
+    [[nodiscard]] bool is_offered() const noexcept { return way == MessageWay::fetched; }  ///< the receiver fetches it
     [[nodiscard]] std::size_t header() const noexcept { return header_bytes(message.bytes); }
-    [[nodiscard]] std::size_t remaining() const noexcept { return header() + message.bytes - done; }
+    [[nodiscard]] std::size_t all() const noexcept { return header() + message.bytes; }
+    [[nodiscard]] std::size_t remaining() const noexcept { return all() - done; }
+    /// For the ring, once the message is whole.
+    [[nodiscard]] std::size_t whole_short() const noexcept { return is_short(all()) && remaining() == 0 ? all() : 0; }
     /// Both ends move the same parts.
     [[nodiscard]] std::size_t next_part() const noexcept;
     /// The part of the data that is among the next `bytes` bytes of header and data.
@@ -92,14 +98,18 @@ class NodeTransport final : public Transport {
   [[nodiscard]] bool is_idle() const noexcept { return sending_.empty() && receiving_.empty(); }
   /// nullopt: a rank of another node, or this one.
   [[nodiscard]] std::optional<std::size_t> index_of(int peer) const noexcept;
-  [[nodiscard]] bool may_be_fetched(const Message& message) const noexcept {
-    return peers_ != nullptr && message.bytes >= tuning::message_fetched_from;
+  /// Whether it may go in several ways.
+  [[nodiscard]] static bool is_tried(const Message& message) noexcept {
+    return message.bytes >= tuning::message_tried_from;
   }
-  static void put_header(RingWriter& ring, const Message& message) noexcept;
+  [[nodiscard]] MessageWay next_way(const RingWriter& ring, const Message& message) const noexcept {
+    return is_tried(message) ? ring.next_way(message.bytes, peers_ != nullptr) : MessageWay::copied;
+  }
+  static void put_header(RingWriter& ring, const Message& message, MessageWay way) noexcept;
   [[nodiscard]] bool send_at_once(RingWriter& ring, const Message& message) const noexcept;
   [[nodiscard]] bool take_arrived(std::size_t neighbour) noexcept;
-  [[nodiscard]] static std::optional<std::size_t> await_header(RingReader& ring, const Message& message,
-                                                               int polls) noexcept;
+  [[nodiscard]] static std::optional<RingReader::Announced> await_header(RingReader& ring, const Message& message,
+                                                                         int polls) noexcept;
   [[nodiscard]] static bool receive_at_once(RingReader& ring, const Message& message, int polls) noexcept;
   template <typename Move>
   [[nodiscard]] bool move_in_step(Progress message, Move move);
@@ -110,7 +120,7 @@ class NodeTransport final : public Transport {
   [[nodiscard]] Result<bool> offer(Progress& send, calls::Watchdog& watchdog);
   /// Takes the header of an arriving message, and compares it with what is expected.
   [[nodiscard]] Result<bool> take_header(Progress& receive, calls::Watchdog& watchdog);
-  void begin_timing(RingReader& ring, Progress& receive) const noexcept;
+  static void begin_timing(RingReader& ring, Progress& receive) noexcept;
   static void end_timing(RingReader& ring, const Progress& receive) noexcept;
   [[nodiscard]] Result<bool> fetch(Progress& receive, calls::Watchdog& watchdog);
   [[nodiscard]] Error why_not_fetched(const Progress& receive, std::size_t bytes, const Error& error,

@@ -103,15 +103,15 @@ static_assert(single_copy_step(most_ranks_single_copy) * (most_ranks_single_copy
               node_slot - single_copy_offsets);
 static_assert(most_ranks_single_copy * sizeof(std::uint64_t) <= single_copy_offsets);
 
-/// Messages of this many bytes may be fetched from the other process, if the kernel allows that, instead of being
-/// copied to a ring and from there. Which way is faster is tried for each of these classes.
-inline constexpr std::size_t message_fetched_from = 8 * kib;
+/// Messages of this many bytes may be written to the ring by streaming stores, or fetched from the other process if the
+/// kernel allows that. Which way is fastest is tried for each of these classes.
+inline constexpr std::size_t message_tried_from = 8 * kib;
 inline constexpr std::size_t message_classes = 4;
 [[nodiscard]] constexpr std::size_t message_class(std::size_t bytes) noexcept {
   return bytes < 64 * kib ? 0 : bytes < 512 * kib ? 1 : bytes < 4 * mib ? 2 : 3;
 }
-/// This many first messages of a class are sent in both ways in turn.
-inline constexpr std::uint64_t messages_tried = 6;
+/// This many of the first messages of a class are sent in each way, in turn.
+inline constexpr std::uint64_t messages_tried = 3;
 inline constexpr std::uint64_t message_trial_every = 1024;
 
 /// From this many bytes on the way of staging matters; a trial of the ways reduces as many.

@@ -4,15 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
-#include <optional>
 #include <set>
 
+#include "aml_run/interrupts.hpp"
 #include "aml_run/runs/submit_run.hpp"
 #include "base/text/text.hpp"
 #include "base/time/clock.hpp"
-#include "shared/signals.hpp"
 #include "shared/terminal.hpp"
 
 namespace amldist::run {
@@ -24,14 +22,6 @@ using text::concat;
 constexpr std::chrono::milliseconds shortest_pause{1000};
 constexpr std::chrono::milliseconds longest_pause{5000};  // many followers must not overload slurmctld
 constexpr int most_silent_questions = 60;
-
-/// Waits for a signal that interrupts.
-std::optional<int> wait_for_signal(std::chrono::milliseconds time) {
-  const sigset_t set = commands::HeldInterrupts::interrupts();
-  const timespec limit{time.count() / 1000, (time.count() % 1000) * 1'000'000};
-  const int signal = ::sigtimedwait(&set, nullptr, &limit);
-  return signal > 0 ? std::optional(signal) : std::nullopt;
-}
 
 /// Lines that replace each other on a terminal.
 class Screen {
@@ -57,23 +47,15 @@ class Screen {
   std::set<std::string> shown_;
 };
 
-/// 'y', 'n' or 'd'.
-char ask_user(const Run& run) {
-  std::fprintf(stderr, "\naml-dist: cancel the run %s? y: yes, d: no, but stop following it, n: no [n] ",
-               run.name.c_str());
-  char line[256];
-  const ssize_t count = ::read(STDIN_FILENO, line, sizeof line);
-  return count <= 0 ? 'd' : static_cast<char>(line[0] | 0x20);
-}
-
 }  // namespace
 
 Result<FollowedRun> follow_run(const Run& run,
                                const std::function<std::vector<std::string>(const RunState&, bool colour)>& draw) {
-  const commands::HeldInterrupts held;
+  Interrupts interrupts;
   Screen screen;
   FollowedRun out;
   int silent = 0;
+  bool cancelled = false;
   std::chrono::milliseconds pause = shortest_pause;
   for (;;) {
     auto state = ask_run(run);
@@ -84,20 +66,21 @@ Result<FollowedRun> follow_run(const Run& run,
       screen.show(draw(out.state, Screen::colour()));
       if (out.state.ended()) return out;
     }
-    const auto signal = wait_for_signal(pause);
+    const auto signal = interrupts.wait(pause);
     pause = std::min(longest_pause, pause + pause / 8);
     if (!signal) continue;
-    const bool asks = *signal == SIGINT && ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
-    const char choice = asks ? ask_user(run) : 'y';
+    const auto choice =
+        cancelled ? Interrupts::Choice::cancel : interrupts.choice_after(*signal, concat({"the run ", run.name}));
     screen.keep();
-    if (choice == 'd') {
+    if (choice == Interrupts::Choice::detach) {
       say(concat({"the run ", run.name, " goes on; aml-run --cancel ", run.name, " ends it"}));
       out.detached = true;
       return out;
     }
-    if (choice != 'y') continue;
+    if (choice == Interrupts::Choice::go_on) continue;
     say(concat({"cancelling the run ", run.name}));
     if (auto status = cancel_run(run, "cancelled"); !status) say(status.error().message, commands::Tone::bad);
+    cancelled = true;
     pause = shortest_pause;
   }
 }

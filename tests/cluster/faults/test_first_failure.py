@@ -54,6 +54,13 @@ def test_one_rank_dies_and_the_others_live(cluster, flags, death, end):
     assert advised == (flags in ("", "--kill-on-bad-exit=0")), found[0]
 
 
+@pytest.mark.parametrize("flags, own, advised", [("", "-K", True), ("", "--kill-on-bad-exit=1", True), ("-K", "--kill-on-bad-exit=0", False)])
+def test_an_argument_of_the_program_is_no_option_of_srun(cluster, flags, own, advised):
+    task = by_rank(r1="exit 7", other="exec sleep 3")
+    done = cluster.run(f"{STEP} {flags} -N2 -n2 {task} {own}")
+    assert ("--kill-on-bad-exit" in (first_failure(done.err)["advice"] or "")) == advised, str(done)
+
+
 def test_the_line_comes_while_the_others_still_wait(cluster, workdir):
     task = by_rank(r1="exit 3", other="exec sleep 12")
     job = script(workdir, f"{STEP} {task} 2>{workdir}/err")

@@ -293,6 +293,26 @@ def test_an_interrupt_asks_and_cancels(cluster, workdir):
     assert jobs(cluster) == []
 
 
+@pytest.mark.parametrize("what", ["job", "pipeline"])
+def test_a_second_interrupt_cancels(cluster, workdir, what):
+    workdir.chmod(0o1777)
+    (workdir / "job.yml").write_text(json.dumps({"type": "pipeline", "display_name": "twice", "jobs": {"a": {
+        "type": "command", "command": "sleep 300"}}}))
+    run, end = start_on_terminal(cluster, workdir, "--wait", *(["job.yml"] if what == "pipeline" else ["--", "sleep", "300"]))
+    try:
+        read_until(end, "running|runs on node")
+        interrupt(cluster)
+        read_until(end, r"cancel (job \d+|the run twice-1)\?")
+        interrupt(cluster)
+        read_until(end, "cancelling")
+        assert run.wait(30) != 0
+    finally:
+        run.kill()
+        os.close(end)
+        cluster.run("scancel -u root")
+    assert jobs(cluster) == []
+
+
 def test_without_a_terminal_an_interrupt_cancels(cluster, workdir):
     line = f"cd {workdir} && {command('aml-run', '--wait', '--', 'sleep', '300')}"
     with subprocess.Popen([str(DEVCLUSTER), "run", "--name", cluster.name, "--", "bash", "-c", line],

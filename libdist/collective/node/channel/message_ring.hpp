@@ -2,6 +2,11 @@
 // one reads, neither blocks. Each end keeps its position privately and publishes a copy. The published position of the
 // other end is checked, so that a damaged ring is detected and never leads outside its memory.
 //
+// Memory that the reader has just read is in its cache, where the writer waits for each line of it. So a long message
+// takes memory that has not been used for a while (decision 41). Short messages, whose lines the writer asks for ahead
+// of time, go round in a window of the ring, which stays in the caches: when one has crossed the end of the window,
+// both ends skip the rest of the ring.
+//
 // Positions are multiples of a cache line: every message begins on a new cache line, with a word of its own. That word
 // announces the message's first part once all of it is in the ring, so that a reader which polls the word gets it with
 // the data, without reading the line of the writer's position.
@@ -17,7 +22,7 @@
 #include <span>
 #include <utility>
 
-#include "collective/kernels/string_copy.hpp"
+#include "collective/kernels/shared_copy.hpp"
 #include "collective/node/channel/message_way.hpp"
 #include "collective/node/channel/relax.hpp"
 
@@ -26,33 +31,49 @@ namespace amldist::collective {
 /// An empty ring is zeroed memory, aligned to a cache line.
 struct MessageRing {
   static constexpr std::size_t line = 64;
-  /// So large that memory which the reader has just read is not written again at once (decision 31).
-  static constexpr std::size_t capacity = 128UL << 10;
+  static constexpr std::size_t window = 128UL << 10;
+  /// Bytes of each ring of this many ranks, a multiple of a window and a power of two: many rings get less memory.
+  [[nodiscard]] static constexpr std::size_t capacity_of(std::size_t ranks) noexcept {
+    return ranks <= 8 ? 4 * window : ranks <= 16 ? 2 * window : window;
+  }
+  /// The same with what precedes it.
+  [[nodiscard]] static constexpr std::size_t bytes_of(std::size_t ranks) noexcept {
+    return sizeof(MessageRing) + capacity_of(ranks);
+  }
 
   alignas(line) std::atomic<std::uint64_t> written;  ///< bytes written since the beginning; published by the writer
   std::atomic<std::uint64_t> key;                    ///< random; 0 until the writer is there
   std::atomic<std::uint64_t> has_given_up;           ///< 1: the memory that the writer offered may have changed
   alignas(line) std::atomic<std::uint64_t> taken;    ///< bytes read since the beginning; published by the reader
   std::atomic<std::uint64_t> fetched;                ///< messages that the reader has fetched from the writer's memory
-  std::atomic<std::uint64_t> preferred;              ///< set by the reader: the classes of messages that it would fetch
-  alignas(line) std::byte data[capacity];
+  std::atomic<std::uint64_t> preferred;              ///< set by the reader: PreferredWays
+
+  [[nodiscard]] std::byte* data() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
-static_assert((MessageRing::capacity & (MessageRing::capacity - 1)) == 0 && sizeof(MessageRing) % 64 == 0);
+static_assert(sizeof(MessageRing) % MessageRing::line == 0);
 
 /// The beginning of a message.
 struct MessageStart {
   std::uint32_t signature = 0;
-  bool is_offered = false;  ///< its address follows its length, and the reader fetches it; else its data follows
+  MessageWay way = MessageWay::copied;  ///< fetched: its address follows its length; else its data follows
 
+  static constexpr std::uint64_t fetched_bit = std::uint64_t{1} << 62;
+  static constexpr std::uint64_t streamed_bit = std::uint64_t{1} << 61;
   /// The word of a message, before the position is added.
-  [[nodiscard]] std::uint64_t word() const noexcept {
-    return std::uint64_t{1} << 63 | static_cast<std::uint64_t>(is_offered) << 62 | signature;
-  }
+  [[nodiscard]] std::uint64_t word() const noexcept { return std::uint64_t{1} << 63 | bit_of(way) | signature; }
   /// nullopt if it is no such word.
   [[nodiscard]] static std::optional<MessageStart> from(std::uint64_t word) noexcept {
-    const MessageStart out = {static_cast<std::uint32_t>(word), (word >> 62 & 1) != 0};
+    const MessageWay way = (word & fetched_bit) != 0    ? MessageWay::fetched
+                           : (word & streamed_bit) != 0 ? MessageWay::streamed
+                                                        : MessageWay::copied;
+    const MessageStart out = {static_cast<std::uint32_t>(word), way};
     return out.word() == word ? std::optional(out) : std::nullopt;
+  }
+
+ private:
+  [[nodiscard]] static constexpr std::uint64_t bit_of(MessageWay way) noexcept {
+    return way == MessageWay::fetched ? fetched_bit : way == MessageWay::streamed ? streamed_bit : 0;
   }
 };
 
@@ -61,46 +82,60 @@ class RingEnd {
  public:
   /// Bytes that precede the contents of a message.
   static constexpr std::size_t word_bytes = sizeof(std::uint64_t);
+  [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
   /// Advances to the next cache line, unless one begins here.
   void end_line() noexcept { at_ = (at_ + MessageRing::line - 1) / MessageRing::line * MessageRing::line; }
 
  protected:
-  explicit RingEnd(MessageRing& ring) : ring_(&ring) {}
+  RingEnd(MessageRing& ring, std::size_t capacity) : ring_(&ring), data_(ring.data()), capacity_(capacity) {}
 
-  /// Whether all of the ring has been used. Until then its memory comes page by page from the kernel, and a message
-  /// takes longer than it ever will again: that must not decide how messages travel.
-  [[nodiscard]] bool is_touched() const noexcept { return at_ > 2 * MessageRing::capacity; }
-  [[nodiscard]] static bool are_valid(std::uint64_t written, std::uint64_t taken) noexcept {
+  /// Whether long messages have used all of the ring. Until then its memory comes page by page from the kernel, and a
+  /// message takes longer than it ever will again: that must not decide how messages travel.
+  [[nodiscard]] bool is_touched() const noexcept { return passed_ > 2 * capacity_; }
+  [[nodiscard]] bool are_valid(std::uint64_t written, std::uint64_t taken) const noexcept {
     const std::uint64_t between = written - taken;
-    return between <= MessageRing::capacity && between % MessageRing::line == 0;
+    return between <= capacity_ && between % MessageRing::line == 0;
   }
+  [[nodiscard]] static constexpr std::size_t in_lines(std::size_t bytes) noexcept {
+    return (bytes + MessageRing::line - 1) / MessageRing::line * MessageRing::line;
+  }
+  [[nodiscard]] std::byte* place(std::uint64_t position) const noexcept { return data_ + (position & (capacity_ - 1)); }
+  /// What both ends skip behind a short message of these positions.
+  [[nodiscard]] std::size_t skipped(std::uint64_t begin, std::uint64_t end) const noexcept {
+    return begin / MessageRing::window == end / MessageRing::window ? 0 : capacity_ - MessageRing::window;
+  }
+  /// The end of a short message: of header and data.
+  void end_short(std::size_t bytes) noexcept { at_ += skipped(at_ - in_lines(bytes), at_); }
   /// The word of a message that begins here. What the ring held before may be anything; it equals the word by chance
   /// only once in 2^64.
   [[nodiscard]] std::uint64_t word_of(const MessageStart& start) const noexcept { return (key_ + at_) ^ start.word(); }
   [[nodiscard]] std::atomic_ref<std::uint64_t> word_at(std::uint64_t position) const noexcept {
-    return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(ring_->data + position % MessageRing::capacity));
+    return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(place(position)));
   }
   /// Advances by `bytes` and calls `copy` for the one or two pieces of the ring that they occupy.
   template <typename Copy>
   void pass(std::size_t bytes, Copy copy) noexcept {
-    const std::size_t offset = at_ % MessageRing::capacity;
-    const std::size_t first = std::min(bytes, MessageRing::capacity - offset);
-    copy(ring_->data + offset, std::size_t{0}, first);
-    copy(ring_->data, first, bytes - first);
+    const std::size_t first = std::min<std::size_t>(bytes, capacity_ - (at_ & (capacity_ - 1)));
+    copy(place(at_), std::size_t{0}, first);
+    copy(data_, first, bytes - first);
     at_ += bytes;
+    if (bytes >= tuning::message_tried_from / 2) passed_ += bytes;
   }
 
   MessageRing* ring_;
+  std::byte* data_;
+  std::size_t capacity_;
   std::uint64_t at_ = 0;
+  std::uint64_t passed_ = 0;  ///< bytes of long messages
   std::uint64_t other_ = 0;
   std::uint64_t key_ = 0;
-  bool by_string_ = has_fast_string_copy();
+  SharedCopy copy_;
 };
 
 class RingWriter : public RingEnd {
  public:
   /// `key`: random, not 0.
-  RingWriter(MessageRing& ring, std::uint64_t key) : RingEnd(ring) {
+  RingWriter(MessageRing& ring, std::size_t capacity, std::uint64_t key) : RingEnd(ring, capacity) {
     key_ = key;
     ring.key.store(key, std::memory_order_relaxed);  // seen with the first position or after it
   }
@@ -108,16 +143,27 @@ class RingWriter : public RingEnd {
   /// Bytes that may be written before the next publish(). Reads the reader's position only if `wanted` bytes are not
   /// known to fit. nullopt if the ring is damaged.
   [[nodiscard]] std::optional<std::size_t> room(std::size_t wanted) noexcept {
-    if (MessageRing::capacity - (at_ - other_) < wanted) {
+    if (capacity_ - (at_ - other_) < wanted) {
       const std::uint64_t taken = ring_->taken.load(std::memory_order_acquire);
       if (!are_valid(at_, taken)) return std::nullopt;
       other_ = taken;
     }
-    return MessageRing::capacity - (at_ - other_);
+    return capacity_ - (at_ - other_);
   }
-  void put(std::span<const std::byte> bytes) noexcept {
+  /// Whether this many bytes fit. nullopt if the ring is damaged.
+  [[nodiscard]] std::optional<bool> fits(std::size_t bytes) noexcept {
+    const auto free = room(bytes);
+    return free ? std::optional(*free >= bytes) : std::nullopt;
+  }
+  /// Whether a short message fits: this many bytes of header and data, and what is skipped behind them.
+  [[nodiscard]] std::optional<bool> fits_short(std::size_t bytes) noexcept {
+    return fits(in_lines(bytes) + skipped(at_, at_ + in_lines(bytes)));
+  }
+  /// By streaming stores, if the way is `streamed`.
+  void put(std::span<const std::byte> bytes, MessageWay way = MessageWay::copied) noexcept {
     pass(bytes.size(), [&](std::byte* to, std::size_t from, std::size_t count) {
-      copy_shared(to, bytes.data() + from, count, by_string_);
+      if (way == MessageWay::streamed) copy_by_streaming(to, bytes.data() + from, count);
+      else copy_.copy(to, bytes.data() + from, count);
     });
   }
   void begin_message(const MessageStart& start) noexcept {
@@ -125,13 +171,15 @@ class RingWriter : public RingEnd {
     word_ = word_of(start);
     has_begun_ = true;
     at_ += word_bytes;
-    offered_ += start.is_offered ? 1 : 0;
+    offered_ += start.way == MessageWay::fetched ? 1 : 0;
   }
-  /// Whether the next message of this many bytes is offered instead of written.
-  [[nodiscard]] bool offers(std::size_t bytes) const noexcept {
-    return is_touched() && ways_.fetches(bytes, ring_->preferred.load(std::memory_order_relaxed));
+  /// The way of the next message, of at least tuning::message_tried_from bytes. `can_fetch`: the reader may read this
+  /// process' memory.
+  [[nodiscard]] MessageWay next_way(std::size_t bytes, bool can_fetch) const noexcept {
+    if (!is_touched()) return MessageWay::copied;
+    return ways_.next(bytes, PreferredWays(ring_->preferred.load(std::memory_order_relaxed)), can_fetch);
   }
-  /// A message that could have been offered has begun.
+  /// A message for which next_way() was asked has begun.
   void count(std::size_t bytes) noexcept {
     if (is_touched()) ways_.count(bytes);
   }
@@ -143,18 +191,19 @@ class RingWriter : public RingEnd {
     return false;
   }
   void give_up() noexcept { ring_->has_given_up.store(1, std::memory_order_release); }
-  /// Publishes what was written.
-  void publish() noexcept {
+  /// Publishes what was written. `whole_short`: the bytes of header and data of a short message, which is whole now;
+  /// else 0.
+  void publish(std::size_t whole_short) noexcept {
     end_line();
-    const bool is_short = has_begun_ && at_ - begun_ <= short_bytes;
+    const bool is_brief = has_begun_ && at_ - begun_ <= brief_bytes;
+    if (whole_short != 0) end_short(whole_short);
     if (std::exchange(has_begun_, false)) word_at(begun_).store(word_, std::memory_order_release);
     ring_->written.store(at_, std::memory_order_release);
-    if (!is_short) return;  // a long one takes so long that it would only be in the way
-    prefetch_for_write(ring_->data + at_ % MessageRing::capacity);
+    if (is_brief) prefetch_for_write(place(at_));  // a longer one takes so long that it would only be in the way
   }
 
  private:
-  static constexpr std::size_t short_bytes = 2048;
+  static constexpr std::size_t brief_bytes = 2048;
 
   std::uint64_t begun_ = 0;  ///< where the message begins that was started since the last publish()
   std::uint64_t word_ = 0;
@@ -165,7 +214,7 @@ class RingWriter : public RingEnd {
 
 class RingReader : public RingEnd {
  public:
-  explicit RingReader(MessageRing& ring) : RingEnd(ring) {}
+  RingReader(MessageRing& ring, std::size_t capacity) : RingEnd(ring, capacity) {}
 
   /// Whether an announced message of this signature begins here. Then its header can be read, and the part that it
   /// announces must be reported to known().
@@ -173,31 +222,46 @@ class RingReader : public RingEnd {
     constexpr int polls = 3;  // the line of the position stays with the writer meanwhile
     if (key_ == 0) key_ = ring_->key.load(std::memory_order_relaxed);
     if (key_ == 0) return false;
-    const std::uint64_t written = word_of({signature});
-    const std::uint64_t offered = word_of({signature, true});
+    const std::uint64_t copied = word_of({signature});
     for (int poll = 0; poll < polls; ++poll) {
-      const std::uint64_t word = word_at(at_).load(std::memory_order_acquire);
-      if (word == written || word == offered) return true;
+      const std::uint64_t other = word_at(at_).load(std::memory_order_acquire) ^ copied;
+      if (other == 0 || other == MessageStart::fetched_bit || other == MessageStart::streamed_bit) return true;
       relax_briefly();
     }
     return false;
   }
-  /// The length of the message that begins here; nullopt unless it has this signature, all of its first part is in the
-  /// ring, and it is not offered.
-  [[nodiscard]] std::optional<std::uint64_t> announced_length(std::uint32_t signature) noexcept {
+  /// A message that begins here: in one word, which is faster to return.
+  class Announced {
+   public:
+    [[nodiscard]] std::uint64_t length() const noexcept { return word_ & ~streamed; }  ///< bytes
+    [[nodiscard]] MessageWay way() const noexcept {
+      return (word_ & streamed) == 0 ? MessageWay::copied : MessageWay::streamed;
+    }
+
+   private:
+    friend RingReader;
+    explicit Announced(std::uint64_t word) : word_(word) {}
+    static constexpr std::uint64_t streamed = std::uint64_t{1} << 63;
+    std::uint64_t word_;
+  };
+  /// nullopt unless a message of this signature begins here, all of its first part is in the ring, and it is not
+  /// offered.
+  [[nodiscard]] std::optional<Announced> announced(std::uint32_t signature) noexcept {
     if (key_ == 0) key_ = ring_->key.load(std::memory_order_relaxed);
     if (key_ == 0) return std::nullopt;
-    if (word_at(at_).load(std::memory_order_acquire) != word_of({signature})) return std::nullopt;
-    return word_at(at_ + word_bytes).load(std::memory_order_relaxed);
+    const std::uint64_t other = word_at(at_).load(std::memory_order_acquire) ^ word_of({signature});
+    if ((other & ~MessageStart::streamed_bit) != 0) return std::nullopt;
+    return Announced(word_at(at_ + word_bytes).load(std::memory_order_relaxed) |
+                     (other == 0 ? 0 : Announced::streamed));
   }
-  /// Takes the header of the message that announced_length() has found. `part`: the header and what comes with it.
+  /// Takes the header of the message that announced() has found. `part`: the header and what comes with it.
   void take_header(std::size_t header_bytes, std::size_t part) noexcept {
     known(at_, part);
     at_ += header_bytes;
   }
   /// This many bytes from `position` on can be read, whether the writer's position shows it or not.
   void known(std::uint64_t position, std::size_t bytes) noexcept {
-    known_ = std::max(known_, (position + bytes + MessageRing::line - 1) / MessageRing::line * MessageRing::line);
+    known_ = std::max(known_, position + in_lines(bytes));
   }
   [[nodiscard]] std::uint64_t position() const noexcept { return at_; }
   /// Bytes that can be read before the next release(); nullopt if the ring is damaged.
@@ -206,7 +270,7 @@ class RingReader : public RingEnd {
       const std::uint64_t written = ring_->written.load(std::memory_order_acquire);
       const bool is_ahead = written > at_;
       if (written < other_ || written % MessageRing::line != 0) return std::nullopt;
-      if (is_ahead && written - at_ > MessageRing::capacity) return std::nullopt;
+      if (is_ahead && written - at_ > capacity_) return std::nullopt;
       other_ = written;
       known_ = std::max(known_, written);
     }
@@ -220,9 +284,8 @@ class RingReader : public RingEnd {
     return start;
   }
   void take(std::span<std::byte> bytes) noexcept {
-    pass(bytes.size(), [&](const std::byte* from, std::size_t to, std::size_t count) {
-      copy_shared(bytes.data() + to, from, count, by_string_);
-    });
+    pass(bytes.size(),
+         [&](const std::byte* from, std::size_t to, std::size_t count) { copy_.copy(bytes.data() + to, from, count); });
   }
   /// All of the message that was offered has been fetched.
   void finish_fetching() noexcept { ring_->fetched.store(++fetched_, std::memory_order_release); }
@@ -232,25 +295,26 @@ class RingReader : public RingEnd {
     return ring_->has_given_up.load(std::memory_order_relaxed) != 0;
   }
   /// Whether note() wants to know how long this message takes.
-  [[nodiscard]] bool is_timed(std::size_t bytes, bool is_fetched) noexcept {
-    return is_touched() && ways_.wants(bytes, is_fetched);
+  [[nodiscard]] bool is_timed(std::size_t bytes, MessageWay way) noexcept {
+    return is_touched() && ways_.wants(bytes, way);
   }
   /// A message has taken this long, from its header to its end.
-  void note(std::size_t bytes, bool was_fetched, std::chrono::nanoseconds took) noexcept {
+  void note(std::size_t bytes, MessageWay way, std::chrono::nanoseconds took) noexcept {
     const auto picoseconds = static_cast<std::uint64_t>(took.count()) * 1000;
-    const std::uint64_t now = ways_.note(bytes, was_fetched, picoseconds / bytes);
-    if (std::exchange(preferred_, now) != now) ring_->preferred.store(now, std::memory_order_relaxed);
+    const PreferredWays now = ways_.note(bytes, way, picoseconds / bytes);
+    if (std::exchange(preferred_, now) != now) ring_->preferred.store(now.bits(), std::memory_order_relaxed);
   }
-  /// Returns the space of what was read to the writer.
-  void release() noexcept {
+  /// Returns the space of what was read to the writer. `whole_short`: as RingWriter::publish().
+  void release(std::size_t whole_short) noexcept {
     end_line();
+    if (whole_short != 0) end_short(whole_short);
     ring_->taken.store(at_, std::memory_order_release);
   }
 
  private:
   std::uint64_t known_ = 0;  ///< the ring can be read up to here
   std::uint64_t fetched_ = 0;
-  std::uint64_t preferred_ = 0;
+  PreferredWays preferred_;
   MessageWayTimes ways_;
 };
 

@@ -1,8 +1,9 @@
-// How long messages of a pair of ranks travel: through the ring, or fetched by the reader from the writer's memory. The
-// faster way depends on the processors and on the kernel: fetching 64 KiB took half of the time of the ring on a Xeon,
-// and one and a half times on an EPYC (decision 32). So the writer sends a few messages of each class of sizes in both
-// ways in turn, the reader times all of them and publishes which way it prefers, and the writer uses that. Some hundred
-// messages later the writer tries again.
+// How long messages of a pair of ranks travel: copied through the ring, by ordinary or by streaming stores, or fetched
+// by the reader from the writer's memory. Which is fastest depends on the processors and on the kernel: fetching 64 KiB
+// took half of the time of the ring on a Xeon, and one and a half times on an EPYC (decision 32); between processors of
+// an EPYC that have no cache in common, streaming stores take half of the time, and twice where they have one (decision
+// 41). So the writer sends a few messages of each class of sizes in all ways in turn, the reader times them and
+// publishes which way it prefers, and the writer uses that. Some hundred messages later the writer tries again.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +15,43 @@
 
 namespace amldist::collective {
 
-/// The writer's side. `preferred`: the reader's, a bit for each class.
+enum class MessageWay : std::uint8_t { copied, streamed, fetched };
+inline constexpr std::size_t message_ways = 3;
+
+/// The reader's preferences, for each class of messages.
+class PreferredWays {
+ public:
+  constexpr PreferredWays() noexcept = default;
+  /// From the ring: a damaged one may hold anything.
+  constexpr explicit PreferredWays(std::uint64_t bits) noexcept : bits_(bits) {}
+  [[nodiscard]] constexpr std::uint64_t bits() const noexcept { return bits_; }
+  [[nodiscard]] constexpr MessageWay of(std::size_t message_class) const noexcept {
+    const std::uint64_t way = bits_ >> shift(message_class) & mask;
+    return way < message_ways ? static_cast<MessageWay>(way) : MessageWay::copied;
+  }
+  constexpr void set(std::size_t message_class, MessageWay way) noexcept {
+    bits_ = (bits_ & ~(mask << shift(message_class))) | static_cast<std::uint64_t>(way) << shift(message_class);
+  }
+  friend bool operator==(const PreferredWays&, const PreferredWays&) = default;
+
+ private:
+  static constexpr std::uint64_t mask = 3;
+  [[nodiscard]] static constexpr std::size_t shift(std::size_t message_class) noexcept { return 2 * message_class; }
+
+  std::uint64_t bits_ = 0;
+};
+
+/// The writer's side.
 class MessageWayChoice {
  public:
-  /// Whether the next message of this many bytes is fetched.
-  [[nodiscard]] bool fetches(std::size_t bytes, std::uint64_t preferred) const noexcept {
+  /// The way of the next message of this many bytes. `can_fetch`: the reader may read the writer's memory.
+  [[nodiscard]] MessageWay next(std::size_t bytes, PreferredWays preferred, bool can_fetch) const noexcept {
     const std::size_t of = tuning::message_class(bytes);
+    const std::uint64_t ways = can_fetch ? message_ways : message_ways - 1;
     const std::uint64_t turn = begun_[of] % tuning::message_trial_every;
-    return turn < tuning::messages_tried ? turn % 2 == 1 : (preferred >> of & 1) != 0;
+    const MessageWay way =
+        turn < tuning::messages_tried * ways ? static_cast<MessageWay>(turn % ways) : preferred.of(of);
+    return way == MessageWay::fetched && !can_fetch ? MessageWay::copied : way;
   }
   /// Counts a message that has begun.
   void count(std::size_t bytes) noexcept { ++begun_[tuning::message_class(bytes)]; }
@@ -33,38 +63,41 @@ class MessageWayChoice {
 /// The reader's side.
 class MessageWayTimes {
  public:
-  /// Whether to note how long a message takes, which costs two readings of the clock. Of the messages that are copied
-  /// because that is faster, few are enough.
-  [[nodiscard]] bool wants(std::size_t bytes, bool is_fetched) noexcept {
+  /// Whether to note how long a message takes, which costs two readings of the clock. Of the messages that go the
+  /// fastest way through the ring few are enough.
+  [[nodiscard]] bool wants(std::size_t bytes, MessageWay way) noexcept {
     constexpr std::uint32_t one_of = 8;
     const std::size_t of = tuning::message_class(bytes);
-    Least& least = least_[of];
-    const bool is_settled = least.fetched != unknown && least.streamed != unknown && (preferred_ >> of & 1) == 0;
-    return is_fetched || !is_settled || least.passed++ % one_of == 0;
+    const bool is_trial = way != preferred_.of(of) || way == MessageWay::fetched;
+    return is_trial || !knows_another(of, way) || passed_[of]++ % one_of == 0;
   }
   /// A message took this many picoseconds per byte, from its header to its end. Returns what the reader prefers now.
-  std::uint64_t note(std::size_t bytes, bool was_fetched, std::uint64_t took) noexcept {
+  PreferredWays note(std::size_t bytes, MessageWay way, std::uint64_t took) noexcept {
     const std::size_t of = tuning::message_class(bytes);
-    Least& least = least_[of];
-    std::uint64_t& known = was_fetched ? least.fetched : least.streamed;
+    Times& least = least_[of];
+    std::uint64_t& known = least[static_cast<std::size_t>(way)];
     known = std::min(known == unknown ? unknown : known + known / 128 + 1, took);  // old times count less and less
-    if (least.fetched == unknown || least.streamed == unknown) return preferred_;
-    const std::uint64_t bit = std::uint64_t{1} << of;
-    const bool stays = std::max(least.fetched, least.streamed) * 19 / 20 <= std::min(least.fetched, least.streamed);
-    if (!stays) preferred_ = least.fetched < least.streamed ? preferred_ | bit : preferred_ & ~bit;
+    const auto fastest = std::ranges::min_element(least);
+    const std::uint64_t present = least[static_cast<std::size_t>(preferred_.of(of))];
+    const bool stays = present == unknown || present * 19 / 20 <= *fastest;
+    if (!stays) preferred_.set(of, static_cast<MessageWay>(fastest - least.begin()));
     return preferred_;
   }
 
  private:
   static constexpr std::uint64_t unknown = UINT64_MAX;
-  struct Least {
-    std::uint64_t streamed = unknown;
-    std::uint64_t fetched = unknown;
-    std::uint32_t passed = 0;  ///< messages of which wants() has asked only some
-  };
+  using Times = std::array<std::uint64_t, message_ways>;
+  static constexpr Times all_unknown = {unknown, unknown, unknown};
+  [[nodiscard]] bool knows_another(std::size_t of, MessageWay way) const noexcept {
+    for (std::size_t other = 0; other < message_ways; ++other) {
+      if (other != static_cast<std::size_t>(way) && least_[of][other] != unknown) return true;
+    }
+    return false;
+  }
 
-  std::array<Least, tuning::message_classes> least_ = {};
-  std::uint64_t preferred_ = 0;
+  std::array<Times, tuning::message_classes> least_ = {all_unknown, all_unknown, all_unknown, all_unknown};
+  std::array<std::uint32_t, tuning::message_classes> passed_ = {};  ///< messages of which wants() has asked only some
+  PreferredWays preferred_;
 };
 
 }  // namespace amldist::collective
