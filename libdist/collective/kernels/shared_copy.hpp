@@ -59,9 +59,8 @@ class SharedCopy {
  public:
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) const noexcept {
     constexpr std::size_t is_long = 4096;
-    if (bytes < is_long) std::copy_n(from, bytes, to);
-    else if (is_slow_to_copy(to, from, bytes)) copy_by_vectors(to, from, bytes);
-    else if (by_string_) string_copy(to, from, bytes);
+    if (is_slow_to_copy(to, from, bytes)) copy_by_vectors(to, from, bytes);
+    else if (by_string_ && bytes >= is_long) string_copy(to, from, bytes);
     else std::copy_n(from, bytes, to);
   }
 

@@ -269,7 +269,9 @@ INSTANTIATE_TEST_SUITE_P(Counters, DamagedRing,
 
 /// The word of a message reaches the reader before the writer's position does.
 TEST_F(NodeTransportTest, AnAnnouncedMessageArrivesBeforeThePositionDoes) {
-  for (const std::size_t length : {0UL, 8UL, 48UL, 49UL, 5000UL}) {
+  std::vector<std::size_t> lengths = {0, 8, 48, 49, 5000};
+  lengths.insert(lengths.end(), 60, 5000);  // past the window's end
+  for (const std::size_t length : lengths) {
     std::vector<std::byte> given = pattern(length, 5);
     std::vector<std::byte> got(length);
     std::size_t sending = 0;
@@ -368,7 +370,8 @@ TEST_F(FetchedMessageTest, OnesThatAreSentAtOnceCountAmongTheTrials) {
 
 /// The kernel gives the ring's memory page by page: messages that wait for that say nothing about the way.
 TEST_F(FetchedMessageTest, NothingIsTriedBeforeTheRingWasUsed) {
-  replace_ends(&peers_);  // as at first
+  replace_ends(&peers_);                            // as at first
+  for (int i = 0; i < 300; ++i) exchange(6000, 1);  // these stay in their window
   const std::uint64_t before = fetched();
   for (std::size_t sent = 0; sent < capacity; sent += tuning::message_tried_from)
     exchange(tuning::message_tried_from, 1);
@@ -508,6 +511,19 @@ TEST_F(AtOnce, ALongOneIsSentInPartsAndReceivedByPost) {
       EXPECT_EQ(left, 0U);
       ASSERT_EQ(got, given) << length;
     }
+  }
+}
+
+TEST_F(AtOnce, ALongOneIsSentWholeOrNotAtAll) {
+  for (std::size_t length = 8192; length < capacity; length += 12345) {
+    given = pattern(length, 5);
+    got.assign(length, std::byte{0});
+    std::size_t left = 0;
+    if (!moves(first, Direction::send, second, given)) post(first, Direction::send, second, given, left);
+    post(second, Direction::receive, first, got, left);
+    run(first, second);
+    EXPECT_EQ(left, 0U) << length;
+    ASSERT_EQ(got, given) << length;
   }
 }
 

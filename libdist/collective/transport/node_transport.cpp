@@ -131,12 +131,12 @@ bool NodeTransport::move_at_once(const Message& message, Direction direction, Lo
     if (!neighbour.sends.is_empty()) return false;
     return send_at_once(neighbour.to, message) || (may_wait && send_in_step(*index, message));
   }
-  const bool is_brief = is_short(header_bytes(message.bytes) + message.bytes);
-  if (!is_brief && !may_wait) return false;
+  const bool is_one_part = is_short(header_bytes(message.bytes) + message.bytes);
+  if (!is_one_part && !may_wait) return false;
   if (!neighbour.receives.is_empty() && !take_arrived(*index)) return false;
   constexpr int brief = 128;  // about two microseconds
   const int polls = may_wait ? brief : 1;
-  return is_brief ? receive_at_once(neighbour.from, message, polls) : receive_in_step(*index, message, polls);
+  return is_one_part ? receive_at_once(neighbour.from, message, polls) : receive_in_step(*index, message, polls);
 }
 
 /// Moves a long message while the other rank does its part. If that pauses, post() goes on with the message.
@@ -203,7 +203,7 @@ bool NodeTransport::send_at_once(RingWriter& ring, const Message& message) const
     return true;
   }
   Progress send = {message};
-  if (all > ring.capacity() / 2 || ring.room(all).value_or(0) < all) return false;
+  if (all > std::min(a_turn, ring.capacity() / 2) || ring.room(all).value_or(0) < all) return false;
   send.way = next_way(ring, message);
   if (send.is_offered()) return false;
   if (is_tried(message)) ring.count(message.bytes);

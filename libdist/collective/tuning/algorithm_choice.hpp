@@ -1,5 +1,5 @@
 // Which algorithm a collective uses: the sizes and numbers of ranks at which the choice changes. Defined elsewhere: the
-// limits of data structures (SlotChannel::short_data, MessageRing::capacity, Transport::part_bytes()), how a rank
+// limits of data structures (SlotChannel::short_data, MessageRing::capacity_of(), Transport::part_bytes()), how a rank
 // waits, and the fuse_bytes of gradient buckets.
 //
 // Pure functions of sizes. Ranks must choose alike without a message, so only values that all ranks know may be used:

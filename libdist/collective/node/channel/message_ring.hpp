@@ -31,7 +31,7 @@ namespace amldist::collective {
 /// An empty ring is zeroed memory, aligned to a cache line.
 struct MessageRing {
   static constexpr std::size_t line = 64;
-  static constexpr std::size_t window = 128UL << 10;
+  static constexpr std::size_t window = 128UL << 10;  ///< bytes in which short messages go round
   /// Bytes of each ring of this many ranks, a multiple of a window and a power of two: many rings get less memory.
   [[nodiscard]] static constexpr std::size_t capacity_of(std::size_t ranks) noexcept {
     return ranks <= 8 ? 4 * window : ranks <= 16 ? 2 * window : window;
@@ -41,10 +41,11 @@ struct MessageRing {
     return sizeof(MessageRing) + capacity_of(ranks);
   }
 
-  alignas(line) std::atomic<std::uint64_t> written;  ///< bytes written since the beginning; published by the writer
+  alignas(line) std::atomic<std::uint64_t> written;  ///< the writer's position: bytes since the beginning, with those
+                                                     ///< that were skipped
   std::atomic<std::uint64_t> key;                    ///< random; 0 until the writer is there
   std::atomic<std::uint64_t> has_given_up;           ///< 1: the memory that the writer offered may have changed
-  alignas(line) std::atomic<std::uint64_t> taken;    ///< bytes read since the beginning; published by the reader
+  alignas(line) std::atomic<std::uint64_t> taken;    ///< the reader's position
   std::atomic<std::uint64_t> fetched;                ///< messages that the reader has fetched from the writer's memory
   std::atomic<std::uint64_t> preferred;              ///< set by the reader: PreferredWays
 
@@ -104,8 +105,13 @@ class RingEnd {
   [[nodiscard]] std::size_t skipped(std::uint64_t begin, std::uint64_t end) const noexcept {
     return begin / MessageRing::window == end / MessageRing::window ? 0 : capacity_ - MessageRing::window;
   }
-  /// The end of a short message: of header and data.
-  void end_short(std::size_t bytes) noexcept { at_ += skipped(at_ - in_lines(bytes), at_); }
+  /// Ends a line, and a short message if `whole_short` is not 0 (see RingWriter::publish()).
+  void end_part(std::size_t whole_short) noexcept {
+    end_line();
+    if (whole_short != 0) at_ += skipped(at_ - in_lines(whole_short), at_);
+    else passed_ += at_ - ended_;
+    ended_ = at_;
+  }
   /// The word of a message that begins here. What the ring held before may be anything; it equals the word by chance
   /// only once in 2^64.
   [[nodiscard]] std::uint64_t word_of(const MessageStart& start) const noexcept { return (key_ + at_) ^ start.word(); }
@@ -119,13 +125,13 @@ class RingEnd {
     copy(place(at_), std::size_t{0}, first);
     copy(data_, first, bytes - first);
     at_ += bytes;
-    if (bytes >= tuning::message_tried_from / 2) passed_ += bytes;
   }
 
   MessageRing* ring_;
   std::byte* data_;
   std::size_t capacity_;
   std::uint64_t at_ = 0;
+  std::uint64_t ended_ = 0;   ///< where the last part ended
   std::uint64_t passed_ = 0;  ///< bytes of long messages
   std::uint64_t other_ = 0;
   std::uint64_t key_ = 0;
@@ -194,9 +200,8 @@ class RingWriter : public RingEnd {
   /// Publishes what was written. `whole_short`: the bytes of header and data of a short message, which is whole now;
   /// else 0.
   void publish(std::size_t whole_short) noexcept {
-    end_line();
     const bool is_brief = has_begun_ && at_ - begun_ <= brief_bytes;
-    if (whole_short != 0) end_short(whole_short);
+    end_part(whole_short);
     if (std::exchange(has_begun_, false)) word_at(begun_).store(word_, std::memory_order_release);
     ring_->written.store(at_, std::memory_order_release);
     if (is_brief) prefetch_for_write(place(at_));  // a longer one takes so long that it would only be in the way
@@ -306,8 +311,8 @@ class RingReader : public RingEnd {
   }
   /// Returns the space of what was read to the writer. `whole_short`: as RingWriter::publish().
   void release(std::size_t whole_short) noexcept {
-    end_line();
-    if (whole_short != 0) end_short(whole_short);
+    end_part(whole_short);
+    known_ = std::max(known_, at_);  // the writer's position may be behind what was skipped
     ring_->taken.store(at_, std::memory_order_release);
   }
 
