@@ -5,25 +5,24 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "aml_run/interrupts.hpp"
 #include "aml_run/owned_folder.hpp"
 #include "base/os/file_descriptor.hpp"
 #include "base/text/text.hpp"
 #include "base/time/clock.hpp"
+#include "shared/interrupts.hpp"
 #include "shared/programs.hpp"
 #include "shared/terminal.hpp"
 
 namespace amldist::run {
 namespace {
 
+using commands::Interrupts;
 using commands::say;
 using text::concat;
 

@@ -7,15 +7,16 @@
 #include <cstdio>
 #include <set>
 
-#include "aml_run/interrupts.hpp"
 #include "aml_run/runs/submit_run.hpp"
 #include "base/text/text.hpp"
 #include "base/time/clock.hpp"
+#include "shared/interrupts.hpp"
 #include "shared/terminal.hpp"
 
 namespace amldist::run {
 namespace {
 
+using commands::Interrupts;
 using commands::say;
 using text::concat;
 

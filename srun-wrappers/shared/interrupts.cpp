@@ -1,4 +1,4 @@
-#include "aml_run/interrupts.hpp"
+#include "shared/interrupts.hpp"
 
 #include <poll.h>
 #include <sys/signalfd.h>
@@ -8,10 +8,10 @@
 #include <csignal>
 #include <cstdio>
 
-namespace amldist::run {
+namespace amldist::commands {
 
 Interrupts::Interrupts() {
-  const sigset_t set = commands::HeldInterrupts::interrupts();
+  const sigset_t set = HeldInterrupts::interrupts();
   descriptor_ = FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
@@ -41,4 +41,4 @@ Interrupts::Choice Interrupts::choice_after(int signal, std::string_view what) {
   return answer == 'y' ? Choice::cancel : answer == 'd' ? Choice::detach : Choice::go_on;
 }
 
-}  // namespace amldist::run
+}  // namespace amldist::commands

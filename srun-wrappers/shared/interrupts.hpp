@@ -8,7 +8,7 @@
 #include "base/os/file_descriptor.hpp"
 #include "shared/signals.hpp"
 
-namespace amldist::run {
+namespace amldist::commands {
 
 /// SIGINT, SIGTERM and SIGHUP as a descriptor, while this object lives. One at a time: for the thread that made it.
 class Interrupts {
@@ -24,8 +24,8 @@ class Interrupts {
   [[nodiscard]] Choice choice_after(int signal, std::string_view what);
 
  private:
-  commands::HeldInterrupts held_;
+  HeldInterrupts held_;
   FileDescriptor descriptor_;
 };
 
-}  // namespace amldist::run
+}  // namespace amldist::commands
