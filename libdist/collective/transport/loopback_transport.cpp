@@ -1,6 +1,6 @@
 #include "collective/transport/loopback_transport.hpp"
 
-#include <algorithm>
+#include "collective/kernels/copy_bytes.hpp"
 
 namespace amldist::collective {
 
@@ -20,7 +20,7 @@ Result<bool> LoopbackTransport::progress(calls::Watchdog& watchdog) {
     const bool has_length =
         to.message.is_most ? from.message.bytes <= to.message.bytes : from.message.bytes == to.message.bytes;
     if (from.message.signature != to.message.signature || !has_length) return watchdog.differs(own_rank_);
-    std::copy_n(from.message.data, from.message.bytes, to.message.data);
+    copy_bytes(to.message.data, from.message.data, from.message.bytes);
     sends_.pop_front();
     receives_.pop_front();
     --*from.left;

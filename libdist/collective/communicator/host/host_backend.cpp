@@ -1,10 +1,10 @@
 #include "collective/communicator/host/host_backend.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/text/text.hpp"
+#include "collective/kernels/copy_bytes.hpp"
 #include "collective/transport/loopback_transport.hpp"
 #include "collective/transport/matching_transport.hpp"
 #include "collective/transport/node_transport.hpp"
@@ -304,14 +304,14 @@ Result<void> HostBackend::run_on_nodes(const calls::Call& call, std::uint32_t si
   const calls::BufferSegments* const segments = std::exchange(what.segments, nullptr);
   const std::size_t bytes = call.count * size_of(call.type);
   for_segments(segments, 0, bytes, [&](const calls::BufferSegment& segment) {
-    std::memcpy(what.recv + segment.offset, segment.data, segment.bytes);
+    copy_bytes(what.recv + segment.offset, segment.data, segment.bytes);
   });
   const auto root = static_cast<std::size_t>(call.root);
   auto done = topology_.most_on_a_node() > 1 ? run_on(*nodes_, call, what, root) : run_on(*all_, call, what, root);
   if (done && call.redop == calls::ReduceOp::avg && has_result(call, watch_.rank())) divide(what);
   if (!done) return done;
   for_segments(segments, 0, bytes, [&](const calls::BufferSegment& segment) {
-    std::memcpy(segment.data, what.recv + segment.offset, segment.bytes);
+    copy_bytes(segment.data, what.recv + segment.offset, segment.bytes);
   });
   return done;
 }

@@ -4,8 +4,8 @@
 //
 // Memory that the reader has just read is in its cache, where the writer waits for each line of it. So a long message
 // takes memory that has not been used for a while (decision 41). Short messages, whose lines the writer asks for ahead
-// of time, go round in a window of the ring, which stays in the caches: when one has crossed the end of the window,
-// both ends skip the rest of the ring.
+// of time, stay in the window in which they are, 128 KiB that the caches hold: when one has crossed the window's end,
+// both ends skip the rest of the ring, which leads back to the window's beginning. A long message leads to the next.
 //
 // Positions are multiples of a cache line: every message begins on a new cache line, with a word of its own. That word
 // announces the message's first part once all of it is in the ring, so that a reader which polls the word gets it with
