@@ -333,10 +333,11 @@ Result<void> check_step_counts(const SrunSession& session, const launch::Spec& s
 Result<void> prepare_launch(SrunSession& session, const Handle& handle) {
   ::unsetenv(step::launch_record_variable);  // an outer step's record says nothing about this one
   if (session.request.is_idle()) return {};
-  session.program_words = handle.command().size();
   const auto spec = session.request.spec_in_partition(own_variable("SLURM_JOB_PARTITION").value_or(""));
   if (!spec) return spec.error();
-  if (spec->kind == launch::Kind::none || launch::is_launcher_daemon(handle.program())) {
+  const std::vector<std::string> command = handle.command();
+  session.program_words = command.size();
+  if (spec->kind == launch::Kind::none || (!command.empty() && launch::is_launcher_daemon(command.front()))) {
     withdraw_launch(session);
     return {};
   }
