@@ -203,7 +203,7 @@ bool NodeTransport::send_at_once(RingWriter& ring, const Message& message) const
     return true;
   }
   Progress send = {message};
-  if (all > std::min(a_turn, ring.capacity() / 2) || ring.room(all).value_or(0) < all) return false;
+  if (all > std::min(a_turn, ring.capacity() / 2) || !ring.fits(all).value_or(false)) return false;
   send.way = next_way(ring, message);
   if (send.is_offered()) return false;
   if (is_tried(message)) ring.count(message.bytes);
@@ -276,9 +276,9 @@ Result<bool> NodeTransport::progress(calls::Watchdog& watchdog) {
 Result<bool> NodeTransport::offer(Progress& send, calls::Watchdog& watchdog) {
   RingWriter& ring = neighbours_[send.neighbour].to;
   if (send.done == 0) {
-    const auto fits = ring.room(MessageRing::line);
+    const auto fits = ring.fits(MessageRing::line);
     if (!fits) return watchdog.lost(send.message.peer, damaged);
-    if (*fits == 0) return false;
+    if (!*fits) return false;
     const std::uint64_t contents[] = {send.message.bytes, reinterpret_cast<std::uintptr_t>(send.message.data)};
     ring.begin_message({send.message.signature, MessageWay::fetched});
     ring.put(std::as_bytes(std::span(contents)));

@@ -146,20 +146,14 @@ class RingWriter : public RingEnd {
     ring.key.store(key, std::memory_order_relaxed);  // seen with the first position or after it
   }
 
-  /// Bytes that may be written before the next publish(). Reads the reader's position only if `wanted` bytes are not
+  /// Whether this many bytes may be written before the next publish(). Reads the reader's position only if they are not
   /// known to fit. nullopt if the ring is damaged.
-  [[nodiscard]] std::optional<std::size_t> room(std::size_t wanted) noexcept {
-    if (capacity_ - (at_ - other_) < wanted) {
-      const std::uint64_t taken = ring_->taken.load(std::memory_order_acquire);
-      if (!are_valid(at_, taken)) return std::nullopt;
-      other_ = taken;
-    }
-    return capacity_ - (at_ - other_);
-  }
-  /// Whether this many bytes fit. nullopt if the ring is damaged.
   [[nodiscard]] std::optional<bool> fits(std::size_t bytes) noexcept {
-    const auto free = room(bytes);
-    return free ? std::optional(*free >= bytes) : std::nullopt;
+    if (capacity_ - (at_ - other_) >= bytes) return true;
+    const std::uint64_t taken = ring_->taken.load(std::memory_order_acquire);
+    if (!are_valid(at_, taken)) return std::nullopt;
+    other_ = taken;
+    return capacity_ - (at_ - other_) >= bytes;
   }
   /// Whether a short message fits: this many bytes of header and data, and what is skipped behind them.
   [[nodiscard]] std::optional<bool> fits_short(std::size_t bytes) noexcept {
