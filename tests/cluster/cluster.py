@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import collections
 import dataclasses
 import json
 import os
@@ -61,7 +62,7 @@ class Finished:
     out: str
     err: str
 
-    def __str__(self) -> str:  # what pytest shows when an assertion about it fails
+    def __str__(self) -> str:
         return f"$ {self.command}\nstatus {self.status}\n--- out\n{self.out}\n--- err\n{self.err}"
 
     @property
@@ -72,6 +73,9 @@ class Finished:
     def own_lines(self) -> list[str]:
         """Lines of aml-dist in either stream, as the user reads them."""
         return [line for line in (self.out + self.err).splitlines() if "aml-dist: " in line]
+
+
+LATEST: collections.deque[Finished] = collections.deque(maxlen=4)  # what a failed test shows: pytest shortens an assertion's object
 
 
 @dataclasses.dataclass
@@ -142,7 +146,9 @@ def finish(command: list[str], timeout: float) -> Finished:
     kept = {name: os.environ[name] for name in ("PATH", "DEVCLUSTER_ROOTS") if name in os.environ}
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL,
                           cwd="/", env=kept | {"LANG": "C.UTF-8"}, errors="replace")
-    return Finished(shlex.join(command), done.returncode, done.stdout, done.stderr)
+    finished = Finished(shlex.join(command), done.returncode, done.stdout, done.stderr)
+    LATEST.append(finished)
+    return finished
 
 
 def read_reports(output: str) -> list[Task]:

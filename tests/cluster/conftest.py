@@ -16,7 +16,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(folder) for folder in HERE.iterdir() if folder.is_dir()]  # tests share helpers across the folders
 
 import ways  # noqa: E402
-from cluster import BUILD, Cluster, readable_copy  # noqa: E402
+from cluster import BUILD, LATEST, Cluster, readable_copy  # noqa: E402
 
 for command in pathlib.Path(os.environ.get("AMLDIST_TOOL", "/nowhere/aml-dist")).parent.glob("aml-*"):
     readable_copy(command)  # aml-run and the launchers lie beside the tool
@@ -39,6 +39,17 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if reason := ways.not_tried(f"{item.path.name}::{item.nodeid.partition('::')[2]}"):
             item.add_marker(pytest.mark.skip(reason=f"not under {ways.STEPS}: {reason}"))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failed test shows the whole of its last commands, which may be all that is known of a rare failure."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.failed:
+        report.sections += [("command", str(each)[-20000:]) for each in LATEST]
+    if call.when != "call":
+        LATEST.clear()
 
 
 @pytest.fixture(scope="session")

@@ -139,8 +139,8 @@ std::string activity_line(const trace::ActivityTotals& totals) {
   return concat({"does ", std::to_string(totals.at_ms), " ", std::to_string(totals.cpu_ms), " ",
                  std::to_string(totals.io_bytes), " ", std::to_string(totals.children), " ",
                  std::to_string(static_cast<unsigned>(totals.obstacle)),
-                 totals.starved_ms == 0 && totals.turns == 0 ? "" : concat({" ", std::to_string(totals.starved_ms)}),
-                 totals.turns == 0 ? "" : concat({" ", std::to_string(totals.turns)}), "\n"});
+                 totals.starved_ms == 0 && totals.runnable == 0 ? "" : concat({" ", std::to_string(totals.starved_ms)}),
+                 totals.runnable == 0 ? "" : concat({" ", std::to_string(totals.runnable)}), "\n"});
 }
 
 /// Open communicators: those with calls under way, then the last used first.
@@ -315,7 +315,8 @@ bool parse_activity(Fields fields, Recording& out) {
   totals.obstacle =
       trace::Obstacle{static_cast<std::uint8_t>(fields.number(static_cast<std::uint64_t>(trace::Obstacle::processor)))};
   if (!fields.at_end()) totals.starved_ms = fields.number(most);
-  if (!fields.at_end()) totals.turns = fields.number(most);
+  if (!fields.at_end())
+    totals.runnable = static_cast<std::uint32_t>(fields.number(std::numeric_limits<std::uint32_t>::max()));
   if (!fields.fine() || out.totals) return false;
   out.totals = totals;
   return true;

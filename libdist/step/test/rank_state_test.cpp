@@ -118,7 +118,7 @@ TEST(RankState, FitsADatagramWhateverTheRankHas) {
   told.note = std::string(511, 'x');
   told.wrong = {3};
   told.totals = trace::ActivityTotals{1LL << 60,  1ULL << 60, 1ULL << 60, 0xffffffff, trace::Obstacle::processor,
-                                      1ULL << 60, 1ULL << 60};
+                                      1ULL << 60, 0xffffffff};
   told.place = told.host = std::string(64, 'p');
   for (std::uint32_t i = 1; i < 256; ++i) {
     told.communicators.push_back({i, i, 0, 4, i, i, false, std::string(70, 'x'), MemberRanks::row(0, 1, 4)});
@@ -214,11 +214,11 @@ TEST(RankState, TellsWhatTheProcessHasDone) {
   const std::int64_t now = calendar_ns();
   Recording told = traced_rank(0, 30);
   std::string text;
-  for (const auto& [starved_ms, turns] :
+  for (const auto& [starved_ms, runnable] :
        {std::pair(9'120, 0), std::pair(9'120, 71), std::pair(0, 71), std::pair(0, 0)}) {
     told.totals = trace::ActivityTotals{81'234, 41'000, 7'340'032, 16, trace::Obstacle::file_lock};
     told.totals->starved_ms = static_cast<std::uint64_t>(starved_ms);
-    told.totals->turns = static_cast<std::uint64_t>(turns);
+    told.totals->runnable = static_cast<std::uint32_t>(runnable);
     text = to_rank_state(told, now);
     const auto heard = parse_rank_state(text, 4, now);
     ASSERT_TRUE(heard);

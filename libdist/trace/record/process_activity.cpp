@@ -60,8 +60,8 @@ std::uint64_t io_of(pid_t process) {
   return bytes;
 }
 
-/// Adds how long the threads of a process have waited for a processor. Of many, some are read.
-void add_waits(pid_t process, std::size_t& most_threads, std::uint64_t& starved_ns, std::uint64_t& turns) {
+/// Adds what the threads of a process have of the processors. Of many, some are read.
+void add_threads(pid_t process, std::size_t& most_threads, std::uint64_t& starved_ns, std::uint32_t& runnable) {
   constexpr std::uint64_t longest = 1ULL << 60;
   const std::string tasks = concat({"/proc/", std::to_string(process), "/task"});
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(tasks.c_str()), &::closedir);
@@ -71,13 +71,9 @@ void add_waits(pid_t process, std::size_t& most_threads, std::uint64_t& starved_
     const std::string thread = concat({tasks, "/", entry->d_name});
     const std::string content = read_file_start(thread + "/schedstat", 128);
     const auto words = text::split(content, ' ');  // nanoseconds in use, nanoseconds of waiting, turns
-    if (words.size() < 3) continue;
-    starved_ns += text::to_number(words[1], longest).value_or(0);
+    if (words.size() > 1) starved_ns += text::to_number(words[1], longest).value_or(0);
     const auto stat = parse_process_stat(read_file_start(thread + "/stat", 512));
-    if (!stat || stat->state != 'R') continue;
-    constexpr std::uint64_t most_turns = 1ULL << 48;  // so that the sum of 512 threads is far from the end of its type
-    const std::uint64_t own_turns = text::to_number(text::trim(words[2]), most_turns).value_or(0);
-    turns += (static_cast<std::uint64_t>(stat->id) << 24U) + own_turns;
+    if (stat && stat->state == 'R') ++runnable;
   }
 }
 
@@ -120,7 +116,7 @@ ActivityTotals totals_of(pid_t process, const ProcessTable& all) {
   std::size_t most_threads = 512;
   std::uint64_t starved_ns = 0;
   for (const ProcessStat& each : all.family_of(process)) {
-    add_waits(each.id, most_threads, starved_ns, totals.turns);
+    add_threads(each.id, most_threads, starved_ns, totals.runnable);
     totals.cpu_ms += each.cpu_ticks * ms_per_s / ticks_per_s;
     totals.io_bytes += io_of(each.id);
     if (each.id != process) ++totals.children;
@@ -144,9 +140,9 @@ Activity activity_between(const ActivityTotals& earlier, const ActivityTotals& l
   const auto grown = [](std::uint64_t from, std::uint64_t to) { return to > from ? to - from : 0; };
   const auto ms = static_cast<std::uint64_t>(std::max<std::int64_t>(later.at_ms - earlier.at_ms, 0));
   if (ms == 0) return activity;
-  // They still wait for the turn at which the kernel counts how long.
-  const bool had_no_turn = later.turns != 0 && later.turns == earlier.turns;
-  if (activity.obstacle == Obstacle::none && had_no_turn) activity.obstacle = Obstacle::processor;
+  // The kernel counts a wait when it ends, and forgets the waits of a thread that has ended.
+  const bool could_run = earlier.runnable != 0 && later.runnable != 0;
+  if (activity.obstacle == Obstacle::none && could_run) activity.obstacle = Obstacle::processor;
   const auto tenths_of = [&](std::uint64_t from, std::uint64_t to) {
     constexpr std::uint64_t most = 1'000'000;
     return static_cast<std::uint32_t>(std::min(grown(from, to) * 10 / ms, most));

@@ -29,9 +29,7 @@ struct ActivityTotals {
   std::uint32_t children = 0;  ///< descendants that live
   Obstacle obstacle = Obstacle::none;
   std::uint64_t starved_ms = 0;  ///< that its threads could have run and others did; counted when they get their turn
-  /// A sum over the threads that can run: their ids and how often each has been given a processor. It is 0 if no thread
-  /// can run. If it has not changed, none of them has been given one since.
-  std::uint64_t turns = 0;
+  std::uint32_t runnable = 0;    ///< threads that run or wait for a processor
 
   friend bool operator==(const ActivityTotals&, const ActivityTotals&) = default;
 };

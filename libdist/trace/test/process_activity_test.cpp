@@ -181,26 +181,32 @@ TEST(ProcessActivity, OneThatGetsNoTurnsIsBusyAllTheSame) {
   EXPECT_FALSE(starved(200).is_busy()) << "a poll waits for a processor, too";
 }
 
-TEST(ProcessActivity, OneWhoseThreadsHaveHadNoTurnIsBusyAllTheSame) {
-  const auto waits = [](std::uint64_t before, std::uint64_t after) {
-    return activity_between({.at_ms = 1000, .turns = before}, {.at_ms = 3000, .turns = after});
+TEST(ProcessActivity, OneWhoseThreadsCouldRunAtBothLooksIsBusyAllTheSame) {
+  const auto could_run = [](std::uint32_t before, std::uint32_t after) {
+    // A thread has ended: its waits are not counted any more.
+    return activity_between({.at_ms = 1000, .starved_ms = 9000, .runnable = before},
+                            {.at_ms = 3000, .starved_ms = 7000, .runnable = after});
   };
-  EXPECT_EQ(describe(waits(71, 71)), "it waits for a processor");
-  EXPECT_FALSE(waits(71, 72).is_busy()) << "one has had its turn: then its wait is counted";
-  EXPECT_FALSE(waits(0, 0).is_busy()) << "none could run";
+  EXPECT_EQ(describe(could_run(6, 1)), "it waits for a processor");
+  EXPECT_FALSE(could_run(6, 0).is_busy()) << "all of them sleep by now";
+  EXPECT_FALSE(could_run(0, 1).is_busy()) << "a poll is seen now and then";
 }
 
-TEST(ProcessActivity, ThreadsThatCanRunAreSeenWithTheirTurns) {
-  const Child computes([] { std::thread(compute).detach(); });
-  const auto turns_of = [](const Child& child) { return child.totals().turns; };
-  EXPECT_NE(turns_of(computes), 0U) << "it has just begun, or runs";
+TEST(ProcessActivity, ThreadsThatCanRunAreCounted) {
+  const auto is_seen = [](const Child& child, std::uint32_t runnable) {
+    for (int look = 0; look < 3000; ++look) {
+      if (child.totals().runnable == runnable) return true;
+      std::this_thread::sleep_for(10ms);
+    }
+    return false;
+  };
+  const Child computes([] {
+    for (int i = 0; i < 3; ++i) std::thread(compute).detach();
+    ::pause();
+  });
+  EXPECT_TRUE(is_seen(computes, 3));
   const Child sleeps([] { ::pause(); });
-  std::uint64_t turns = 1;
-  for (int look = 0; look < 3000 && turns != 0; ++look) {
-    std::this_thread::sleep_for(10ms);
-    turns = turns_of(sleeps);
-  }
-  EXPECT_EQ(turns, 0U);
+  EXPECT_TRUE(is_seen(sleeps, 0));
 }
 
 TEST(ProcessActivity, ThreadsThatShareAProcessorWaitForIt) {
