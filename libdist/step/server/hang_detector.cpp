@@ -55,13 +55,14 @@ std::string ranks_to_ask(const trace::HangDiagnosis& diagnosis) {
 }
 
 /// How long somebody has to wait. A rank that is still in a call that others have left has come: on a machine that is
-/// short of processors it may only be slow to leave.
-milliseconds patience_for(trace::HangDiagnosis::Kind kind, std::uint32_t given) {
+/// short of processors it may only be slow to leave. And so may a node be to tell of its ranks, above all after srun
+/// has gone, while it looks for the one that stands in.
+milliseconds patience_for(trace::HangDiagnosis::Kind kind, bool is_node_silent, std::uint32_t given) {
   constexpr std::int64_t times = 5;
   constexpr seconds least{30};
   const seconds own(given);
-  if (kind != trace::HangDiagnosis::Kind::slow) return own;
-  return std::max(own * times, least);
+  if (is_node_silent) return std::max(own, least);
+  return kind == trace::HangDiagnosis::Kind::slow ? std::max(own * times, least) : own;
 }
 
 }  // namespace
@@ -206,6 +207,15 @@ bool HangDetector::does_anyone_wait(std::span<const Recording> recordings) const
   });
 }
 
+/// Whether no node has told anything of a rank that others wait for.
+bool HangDetector::is_node_silent() const {
+  const auto is_untold = [](const trace::MissingRank& each) {
+    return each.recording == nullptr && !each.is_in_group_only;
+  };
+  return knows_tasks_ && diagnosis_->kind == trace::HangDiagnosis::Kind::unrecorded &&
+         std::ranges::any_of(diagnosis_->stall.missing, is_untold);
+}
+
 /// Of the ranks that others wait for. One that is busy speaks for all: the others may wait for what it makes.
 HangDetector::Culprits HangDetector::culprits() const {
   constexpr std::int64_t least_ms = 1000;
@@ -291,7 +301,7 @@ std::optional<HangDetector::Hang> HangDetector::look(Clock::time_point now) {
   // Ranks that have begun calls and compute meanwhile do not wait.
   if (!does_anyone_wait(recordings)) return std::nullopt;
   const milliseconds waited((now_ns() - found->stall.since_ns) / 1'000'000);
-  const milliseconds patience = patience_for(found->kind, seconds_);
+  const milliseconds patience = patience_for(found->kind, is_node_silent(), seconds_);
   auto seen = waited - age_of_culprits(now);  // how long ago it was known that they had not come
   if (held_until_) seen = std::min(seen, std::chrono::duration_cast<milliseconds>(now - *held_until_));
   const Culprits doing = culprits();
@@ -308,6 +318,7 @@ HangDetector::Hang HangDetector::hang(milliseconds waited, bool is_busy) const {
   Hang hang{
       is_busy, trace::sentence(*diagnosis_, static_cast<std::uint64_t>(waited.count() / 1000)), place(), {}, {}, {},
       report()};
+  if (is_node_silent()) hang.sentence += "; nothing has come from their nodes";
   const auto& culprits = diagnosis_->stall.missing;
   if (culprits.empty() || culprits.front().is_in_group_only || !diagnosis_->is_decided()) return hang;
   hang.rank = culprits.front().rank;

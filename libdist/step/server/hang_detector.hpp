@@ -30,7 +30,7 @@ class HangDetector {
   /// as long.
   HangDetector(std::uint32_t seconds, std::uint32_t tasks, std::uint32_t busy = 5, bool ends = true,
                bool learns = false)
-      : seconds_(seconds), tasks_(tasks), busy_(busy), ends_(ends), learns_(learns) {}
+      : seconds_(seconds), tasks_(tasks), busy_(busy), ends_(ends), learns_(learns), knows_tasks_(!learns) {}
 
   /// In place of a node's longest wait, while a debugger holds one of its ranks.
   static constexpr std::string_view debugged = "debugged";
@@ -84,6 +84,7 @@ class HangDetector {
   [[nodiscard]] std::chrono::milliseconds age_of_culprits(Clock::time_point now) const;
   [[nodiscard]] std::optional<std::vector<trace::Recording>> fresh_states(Clock::time_point now) const;
   void take_activity(std::size_t state);
+  [[nodiscard]] bool is_node_silent() const;
   enum class Culprits : std::uint8_t { idle, unknown, busy, blocked };
   [[nodiscard]] Culprits culprits() const;
   void forget_states();
@@ -98,7 +99,8 @@ class HangDetector {
   std::uint32_t tasks_;
   std::uint32_t busy_;
   bool ends_;
-  bool learns_;  ///< the first state says how many ranks there are
+  bool learns_;       ///< the first state says how many ranks there are
+  bool knows_tasks_;  ///< nodes tell of each rank, with a recorder or without
   std::vector<trace::Recording> states_;
   std::vector<Clock::time_point> told_at_;  ///< of each of states_
   /// The totals with which the newest ones are compared, and those that will take their place.

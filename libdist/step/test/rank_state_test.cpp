@@ -494,6 +494,28 @@ TEST(HangDetector, SaysOfARankWithoutARecorderWhatItsNodeKnows) {
   }
 }
 
+/// As after srun has gone, until a busy node has found the process that stands in for it.
+TEST(HangDetector, GivesANodeTimeToTellOfItsRanks) {
+  const std::vector<Recording> one_node = {traced_rank(0, 20), traced_rank(1, 20)};
+  const std::vector<Recording> both = {traced_rank(0, 20), traced_rank(1, 20), traced_rank(2, 0), traced_rank(3, 20)};
+  HangDetector detector(4, 4);
+  ASSERT_FALSE(judged(detector, one_node, 14));
+  const auto hang = judged(detector, both, 30);
+  ASSERT_TRUE(hang);
+  EXPECT_TRUE(hang->sentence.starts_with("barrier #1: rank 2 (local 0) on node1 has not called it")) << hang->sentence;
+
+  HangDetector silent(4, 4);
+  const auto untold = judged(silent, {traced_rank(0, 40), traced_rank(1, 40)}, 30);
+  ASSERT_TRUE(untold);
+  EXPECT_EQ(untold->sentence,
+            "barrier #1: ranks 2,3 have no recorder; 2 ranks wait; nothing has come from their nodes");
+
+  HangDetector of_launchers(4, 4, 5, true, true);  // which name the ranks that record
+  const auto unnamed = judged(of_launchers, one_node, 14);
+  ASSERT_TRUE(unnamed);
+  EXPECT_EQ(unnamed->sentence, "barrier #1: ranks 2,3 have no recorder; 2 ranks wait");
+}
+
 TEST(HangDetector, SaysThatARankHasEndedWithStatus0) {
   HangDetector detector(10, 4);
   std::optional<HangDetector::Hang> hang;
