@@ -1,5 +1,11 @@
 #!/usr/bin/python3
-"""Adds up the JUnit files of all suites: a table, the reasons of skips, the failed tests, and one true closing line."""
+"""Adds up the JUnit files of all suites: a table, the reasons of skips, the failed tests, and one true closing line.
+
+A test that failed in SUITE.xml and passed in SUITE-again.xml counts as passed, and is named with what it said at first.
+
+sum_results.py FOLDER SUITE...           the above
+sum_results.py --failed FOLDER SUITE     the tests of pytest that failed: a line each, as pytest takes them
+"""
 
 from __future__ import annotations
 
@@ -21,16 +27,34 @@ def reason_of(case: ElementTree.Element) -> str:
     return ""
 
 
+def has_failed(case: ElementTree.Element) -> bool:
+    return case.find("failure") is not None or case.find("error") is not None or case.get("status") == "fail"
+
+
+def cases_of(path: pathlib.Path) -> list[ElementTree.Element]:
+    return list(ElementTree.parse(path).getroot().iter("testcase")) if path.is_file() else []
+
+
+def test_of(case: ElementTree.Element) -> str:
+    """As pytest takes it, relative to the root of the tree."""
+    return f"{case.get('classname', '?').replace('.', '/')}.py::{case.get('name', '?')}"
+
+
 class Suite:
-    def __init__(self, name: str, path: pathlib.Path) -> None:
+    def __init__(self, folder: pathlib.Path, name: str) -> None:
         self.name = name
         self.passed = 0
         self.failed: list[str] = []
+        self.unsteady: list[str] = []
         self.skipped: list[str] = []
+        path = folder / f"{name}.xml"
         if not path.is_file():
             self.failed.append("the suite left no results: see its log")
             return
-        for case in ElementTree.parse(path).getroot().iter("testcase"):
+        again = cases_of(folder / f"{name}-again.xml")
+        bad = {test_of(case) for case in again if has_failed(case)}  # a test may have two cases: one for what follows it
+        self.well_at_last = {test_of(case) for case in again if case.find("skipped") is None} - bad
+        for case in cases_of(path):
             self.count(case)
         if not (self.passed or self.failed or self.skipped):
             self.failed.append("the suite ran no test")
@@ -38,8 +62,11 @@ class Suite:
     def count(self, case: ElementTree.Element) -> None:
         label = case.get("name", "?")
         skipped = case.find("skipped")
-        if case.find("failure") is not None or case.find("error") is not None or case.get("status") == "fail":
-            self.failed.append(": ".join(filter(None, (label, reason_of(case)))))
+        if has_failed(case):
+            told = ": ".join(filter(None, (label, reason_of(case))))
+            is_well = test_of(case) in self.well_at_last
+            (self.unsteady if is_well else self.failed).append(told)
+            self.passed += is_well
         elif skipped is not None or case.get("status") in ("notrun", "disabled"):
             reason = skipped.get("message", "") if skipped is not None else "not run"
             if reason.startswith("SKIP_"):  # CTest tells how it knew; the test itself has said why
@@ -51,13 +78,20 @@ class Suite:
 
 
 def main() -> int:
+    if sys.argv[1] == "--failed":
+        cases = cases_of(pathlib.Path(sys.argv[2]) / f"{sys.argv[3]}.xml")
+        for test in dict.fromkeys(test_of(case) for case in cases if has_failed(case)):
+            print(test)
+        return 0
     folder, names = pathlib.Path(sys.argv[1]), sys.argv[2:]
-    suites = [Suite(name, folder / f"{name}.xml") for name in names]
+    suites = [Suite(folder, name) for name in names]
     for suite in suites:
         print(f"{suite.name:12} {suite.passed:5} passed {len(suite.failed):5} failed {len(suite.skipped):5} skipped")
     for suite in suites:
         for line in suite.failed:
             print(f"  failed   {suite.name}: {line}")
+        for line in suite.unsteady:
+            print(f"  unsteady {suite.name}: passed alone, but failed at first: {line}")
         for line in suite.skipped:
             print(f"  skipped  {suite.name}: {line}")
     failed = sum(len(suite.failed) for suite in suites)
