@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Adds up the JUnit files of all suites: a table, the reasons of skips, the failed tests, and one true closing line.
 
-A test that failed in SUITE.xml and passed in SUITE-again.xml counts as passed, and is named with what it said at first.
+A test that failed in SUITE.xml and passed in SUITE-again.xml counts as passed, and is named with what it said at first. What was found
+after a test, such as a daemon that crashed or a node that is drained, stays a failure.
 
 sum_results.py FOLDER SUITE...           the above
 sum_results.py --failed FOLDER SUITE     the tests of pytest that failed: a line each, as pytest takes them
@@ -29,6 +30,10 @@ def reason_of(case: ElementTree.Element) -> str:
 
 def has_failed(case: ElementTree.Element) -> bool:
     return case.find("failure") is not None or case.find("error") is not None or case.get("status") == "fail"
+
+
+def is_found_afterwards(case: ElementTree.Element) -> bool:
+    return any("teardown" in error.get("message", "") for error in case.iter("error"))
 
 
 def cases_of(path: pathlib.Path) -> list[ElementTree.Element]:
@@ -64,7 +69,7 @@ class Suite:
         skipped = case.find("skipped")
         if has_failed(case):
             told = ": ".join(filter(None, (label, reason_of(case))))
-            is_well = test_of(case) in self.well_at_last
+            is_well = test_of(case) in self.well_at_last and not is_found_afterwards(case)
             (self.unsteady if is_well else self.failed).append(told)
             self.passed += is_well
         elif skipped is not None or case.get("status") in ("notrun", "disabled"):
@@ -80,7 +85,7 @@ class Suite:
 def main() -> int:
     if sys.argv[1] == "--failed":
         cases = cases_of(pathlib.Path(sys.argv[2]) / f"{sys.argv[3]}.xml")
-        for test in dict.fromkeys(test_of(case) for case in cases if has_failed(case)):
+        for test in dict.fromkeys(test_of(case) for case in cases if has_failed(case) and not is_found_afterwards(case)):
             print(test)
         return 0
     folder, names = pathlib.Path(sys.argv[1]), sys.argv[2:]

@@ -144,8 +144,13 @@ def release_of(cluster: Cluster) -> tuple[int, int]:
 
 def finish(command: list[str], timeout: float) -> Finished:
     kept = {name: os.environ[name] for name in ("PATH", "DEVCLUSTER_ROOTS") if name in os.environ}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL,
-                          cwd="/", env=kept | {"LANG": "C.UTF-8"}, errors="replace")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL,
+                              cwd="/", env=kept | {"LANG": "C.UTF-8"}, errors="replace")
+    except subprocess.TimeoutExpired as late:
+        said = [(each or b"").decode(errors="replace") for each in (late.stdout, late.stderr)]
+        LATEST.append(Finished(f"{shlex.join(command)}: not done in {timeout:g} s", -1, *said))
+        raise
     finished = Finished(shlex.join(command), done.returncode, done.stdout, done.stderr)
     LATEST.append(finished)
     return finished

@@ -45,8 +45,8 @@ std::shared_ptr<Request> ProgressEngine::submit_message(calls::Call& message, st
   bool begins = false;
   {
     const std::lock_guard lock(mutex_);
+    if (!is_driven_ && messages_.try_at_once(message, now)) return nullptr;
     begins = !is_driven_ && messages_.can_begin(message);
-    if (begins && messages_.try_at_once(message, now)) return nullptr;
     request = make_request(std::as_const(message));
     if (begins) messages_.begin(request, now);
     else messages_.submit(request);

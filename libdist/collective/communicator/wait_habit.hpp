@@ -10,7 +10,8 @@
 
 namespace amldist::collective {
 
-/// Used by the program's thread. Reads the clock for one wait of eight. `Time`: a test has one of its own.
+/// Used by the program's thread. Reads the clock for one wait of eight. What the calls themselves take does not make a
+/// wait late: a window of messages is begun in a row. `Time`: a test has one of its own.
 template <typename Time>
 class WaitHabitOn {
  public:
@@ -20,15 +21,17 @@ class WaitHabitOn {
     if (is_measuring_ || !measures_next_) return;
     began_ = Time::now();
     is_measuring_ = true;
+    before_ = since_wait_;
   }
   /// The program waits for a call.
   void note_wait() noexcept {
-    since_wait_ = 0;
+    const unsigned begun = std::exchange(since_wait_, 0U) - before_;
     if (!std::exchange(is_measuring_, false)) {
       measures_next_ = soon_ < needed || ++unmeasured_ % every == 0;
       return;
     }
-    soon_ = Time::now() - began_ > soon_after ? 0 : soon_ < needed ? soon_ + 1 : needed;
+    const auto soon_enough = soon_after + of_each_call * begun;
+    soon_ = Time::now() - began_ > soon_enough ? 0 : soon_ < needed ? soon_ + 1 : needed;
     measures_next_ = soon_ < needed;
   }
   /// The program only asks whether a call is done.
@@ -41,6 +44,7 @@ class WaitHabitOn {
 
  private:
   static constexpr std::chrono::microseconds soon_after{20};
+  static constexpr std::chrono::microseconds of_each_call{1};  ///< after the first
   static constexpr unsigned needed = 3;
   static constexpr unsigned every = 8;
   static constexpr unsigned most_begun = 1000;  ///< calls without a wait
@@ -50,7 +54,8 @@ class WaitHabitOn {
   bool measures_next_ = true;
   unsigned soon_ = 0;  ///< measured waits that came soon, one after the other
   unsigned unmeasured_ = 0;
-  unsigned since_wait_ = 0;
+  unsigned since_wait_ = 0;  ///< calls that have begun since the last wait, and
+  unsigned before_ = 0;      ///< how many of them when the measurement began
 };
 using WaitHabit = WaitHabitOn<Clock>;
 

@@ -46,15 +46,18 @@ TEST_F(WaitHabitTest, IsForgottenWhenAWaitComesLate) {
 }
 
 TEST_F(WaitHabitTest, IsMeasuredFromTheFirstOfSeveralCalls) {
-  begin_and_wait(5, 3);
-  for (int i = 0; i < 9; ++i) {
+  const auto begin_window_and_wait = [&](long between) {
     for (int call = 0; call < 64; ++call) {
       habit.note_begin();
-      TestTime::at += 1;
+      TestTime::at += between;
     }
     habit.note_wait();
-  }
-  EXPECT_FALSE(habit.waits_soon());
+  };
+  begin_and_wait(5, 3);
+  for (int i = 0; i < 9; ++i) begin_window_and_wait(1);
+  EXPECT_TRUE(habit.waits_soon()) << "the calls themselves take that long";
+  for (int i = 0; i < 9; ++i) begin_window_and_wait(2);
+  EXPECT_FALSE(habit.waits_soon()) << "it computes between them";
 }
 
 TEST_F(WaitHabitTest, AProgramThatOnlyTestsDoesNotWait) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <thread>
 #include <utility>
 
@@ -55,7 +56,10 @@ NodeTransport::NodeTransport(std::unique_ptr<Transport> others, std::byte* memor
     return *reinterpret_cast<MessageRing*>(memory + (sender * ranks + receiver) * MessageRing::bytes_of(ranks));
   };
   const std::size_t capacity = MessageRing::capacity_of(ranks);
+  assert(!ranks_.empty() && std::ranges::is_sorted(ranks_));
+  indices_.assign(static_cast<std::size_t>(ranks_.back()) + 1, elsewhere);
   for (std::size_t i = 0; i < ranks; ++i) {
+    if (i != own_) indices_[static_cast<std::size_t>(ranks_[i])] = static_cast<std::uint32_t>(i);
     neighbours_.push_back(
         {RingWriter(ring(own_, i), capacity, random_key()), RingReader(ring(i, own_), capacity), {}, {}});
   }
@@ -83,9 +87,9 @@ void NodeTransport::Queue::clear() noexcept {
 }
 
 std::optional<std::size_t> NodeTransport::index_of(int peer) const noexcept {
-  const auto found = std::ranges::lower_bound(ranks_, peer);
-  const auto index = static_cast<std::size_t>(found - ranks_.begin());
-  return found == ranks_.end() || *found != peer || index == own_ ? std::nullopt : std::optional(index);
+  const auto rank = static_cast<std::size_t>(peer);  // `anyone` becomes the largest number
+  const std::uint32_t index = rank < indices_.size() ? indices_[rank] : elsewhere;
+  return index == elsewhere ? std::nullopt : std::optional<std::size_t>(index);
 }
 
 /// A send begins at once, and ends if the ring has room for all of it.
@@ -197,6 +201,10 @@ bool NodeTransport::send_at_once(RingWriter& ring, const Message& message) const
   const std::size_t all = header_bytes(message.bytes) + message.bytes;
   if (is_short(all)) {
     if (!ring.fits_short(all).value_or(false)) return false;
+    if (ring.are_in_one_piece(all)) {
+      ring.write_short({message.signature}, header_bytes(message.bytes), {message.data, message.bytes});
+      return true;
+    }
     put_header(ring, message, MessageWay::copied);
     ring.put({message.data, message.bytes});
     ring.publish(all);
@@ -230,6 +238,10 @@ bool NodeTransport::receive_at_once(RingReader& ring, const Message& message, in
   const std::uint64_t length = announced->length();
   const std::size_t all = header_bytes(length) + length;
   if (!is_short(all)) return false;  // the rest is not in the ring yet
+  if (ring.are_in_one_piece(all)) {
+    ring.read_short(header_bytes(length), {message.data, length});
+    return true;
+  }
   ring.take_header(header_bytes(length), all);
   ring.take({message.data, length});
   ring.release(all);

@@ -133,8 +133,10 @@ class NodeTransport final : public Transport {
   void nap(Clock::duration waited);
 
   std::unique_ptr<Transport> others_;
-  std::vector<int> ranks_;  ///< of the communicator, on this node
-  std::size_t own_;         ///< index among them
+  static constexpr std::uint32_t elsewhere = UINT32_MAX;
+  std::vector<int> ranks_;              ///< of the communicator, on this node
+  std::vector<std::uint32_t> indices_;  ///< among them, by rank; `elsewhere`: this rank, or one of another node
+  std::size_t own_;                     ///< index among them
   std::string host_;
   const PeerMemory* peers_;
   bool oversubscribed_;

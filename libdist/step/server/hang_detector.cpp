@@ -55,8 +55,8 @@ std::string ranks_to_ask(const trace::HangDiagnosis& diagnosis) {
 }
 
 /// How long somebody has to wait. A rank that is still in a call that others have left has come: on a machine that is
-/// short of processors it may only be slow to leave. And so may a node be to tell of its ranks, above all after srun
-/// has gone, while it looks for the one that stands in.
+/// short of processors it may only be slow to leave. A node that is silent may be slow, too, above all after srun has
+/// gone: then it has to find the process that stands in for it.
 milliseconds patience_for(trace::HangDiagnosis::Kind kind, bool is_node_silent, std::uint32_t given) {
   constexpr std::int64_t times = 5;
   constexpr seconds least{30};
@@ -103,6 +103,8 @@ void HangDetector::take_activity(std::size_t state) {
   Marks& marks = marks_[state];
   const std::int64_t window_ms = std::clamp<std::int64_t>(std::int64_t{seconds_} * 500, 2000, 30'000);
   if (marks.mark.at_ms == 0) marks = {now, now};
+  for (trace::ActivityTotals* const each : {&marks.mark, &marks.next})
+    each->runnable = std::min(each->runnable, now.runnable);
   if (now.at_ms - marks.next.at_ms >= window_ms / 2) marks = {marks.next, now};
   states_[state].activity = trace::activity_between(marks.mark, now);
 }
@@ -207,17 +209,20 @@ bool HangDetector::does_anyone_wait(std::span<const Recording> recordings) const
   });
 }
 
-/// Whether no node has told anything of a rank that others wait for.
-bool HangDetector::is_node_silent() const {
-  const auto is_untold = [](const trace::MissingRank& each) {
-    return each.recording == nullptr && !each.is_in_group_only;
+/// Whether nothing has come lately from the node of a rank that others wait for.
+bool HangDetector::is_node_silent(Clock::time_point now) const {
+  const auto is_silent = [&](const trace::MissingRank& each) {
+    if (each.is_in_group_only) return false;
+    auto state = index_.lower_bound({each.rank, ""});
+    while (state != index_.end() && state->first.first == each.rank && !is_fresh(state->second, now)) ++state;
+    return state == index_.end() || state->first.first != each.rank;
   };
   return knows_tasks_ && diagnosis_->kind == trace::HangDiagnosis::Kind::unrecorded &&
-         std::ranges::any_of(diagnosis_->stall.missing, is_untold);
+         std::ranges::any_of(diagnosis_->stall.missing, is_silent);
 }
 
 /// Of the ranks that others wait for. One that is busy speaks for all: the others may wait for what it makes.
-HangDetector::Culprits HangDetector::culprits() const {
+HangDetector::Culprits HangDetector::culprits(Clock::time_point now) const {
   constexpr std::int64_t least_ms = 1000;
   using Kind = trace::HangDiagnosis::Kind;
   if (diagnosis_->kind != Kind::not_come && diagnosis_->kind != Kind::unrecorded) return Culprits::idle;
@@ -226,7 +231,7 @@ HangDetector::Culprits HangDetector::culprits() const {
     const auto state = index_.lower_bound({each.rank, ""});
     const bool is_known = state != index_.end() && state->first.first == each.rank && each.unjudged_wait == nullptr &&
                           !each.is_in_group_only;
-    if (!is_known || !states_[state->second].totals) continue;
+    if (!is_known || !is_fresh(state->second, now) || !states_[state->second].totals) continue;
     const Recording& own = states_[state->second];
     if (own.totals->at_ms - marks_[state->second].mark.at_ms < least_ms) all = std::max(all, Culprits::unknown);
     else if (own.activity.obstacle == trace::Obstacle::output) all = std::max(all, Culprits::blocked);
@@ -301,24 +306,24 @@ std::optional<HangDetector::Hang> HangDetector::look(Clock::time_point now) {
   // Ranks that have begun calls and compute meanwhile do not wait.
   if (!does_anyone_wait(recordings)) return std::nullopt;
   const milliseconds waited((now_ns() - found->stall.since_ns) / 1'000'000);
-  const milliseconds patience = patience_for(found->kind, is_node_silent(), seconds_);
+  const milliseconds patience = patience_for(found->kind, is_node_silent(now), seconds_);
   auto seen = waited - age_of_culprits(now);  // how long ago it was known that they had not come
   if (held_until_) seen = std::min(seen, std::chrono::duration_cast<milliseconds>(now - *held_until_));
-  const Culprits doing = culprits();
+  const Culprits doing = culprits(now);
   if (doing == Culprits::unknown || seen < patience || now - *since_ < patience / 2) return std::nullopt;
   const bool is_busy = doing == Culprits::blocked || (doing == Culprits::busy && seen < patience * busy_);
   if (is_told(waited, is_busy) || !have_stacks_come(now)) return std::nullopt;
   asked_at_.reset();
   over_ = ends_ && !is_busy;
   told_ = Told{*found, waited, is_busy};
-  return hang(waited, is_busy);
+  return hang(waited, is_busy, now);
 }
 
-HangDetector::Hang HangDetector::hang(milliseconds waited, bool is_busy) const {
+HangDetector::Hang HangDetector::hang(milliseconds waited, bool is_busy, Clock::time_point now) const {
   Hang hang{
       is_busy, trace::sentence(*diagnosis_, static_cast<std::uint64_t>(waited.count() / 1000)), place(), {}, {}, {},
       report()};
-  if (is_node_silent()) hang.sentence += "; nothing has come from their nodes";
+  if (is_node_silent(now)) hang.sentence += "; a node tells nothing of its ranks";
   const auto& culprits = diagnosis_->stall.missing;
   if (culprits.empty() || culprits.front().is_in_group_only || !diagnosis_->is_decided()) return hang;
   hang.rank = culprits.front().rank;

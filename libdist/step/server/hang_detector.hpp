@@ -2,7 +2,8 @@
 //
 // A step hangs when somebody has waited in a call for SECONDS and the same diagnosis
 // (trace/diagnosis/hang_diagnosis.hpp) was reached again and again for half that time. So neither a step that computes,
-// nor one that was suspended, nor one that is slow but moves, hangs. A rank that is waited for and does something
+// nor one that was suspended, nor one that is slow but moves, hangs. A node that tells nothing of its ranks gets half a
+// minute at least. A rank that is waited for and does something
 // else meanwhile (trace/record/process_activity.hpp) is told, and counts as hung only `busy` times later; never where
 // it waits for a reader of its output. While a debugger holds a rank of the step, nothing is judged.
 #pragma once
@@ -84,14 +85,14 @@ class HangDetector {
   [[nodiscard]] std::chrono::milliseconds age_of_culprits(Clock::time_point now) const;
   [[nodiscard]] std::optional<std::vector<trace::Recording>> fresh_states(Clock::time_point now) const;
   void take_activity(std::size_t state);
-  [[nodiscard]] bool is_node_silent() const;
+  [[nodiscard]] bool is_node_silent(Clock::time_point now) const;
   enum class Culprits : std::uint8_t { idle, unknown, busy, blocked };
-  [[nodiscard]] Culprits culprits() const;
+  [[nodiscard]] Culprits culprits(Clock::time_point now) const;
   void forget_states();
   void begin_again(std::optional<trace::HangDiagnosis> found, Clock::time_point now);
   [[nodiscard]] bool is_told(std::chrono::milliseconds waited, bool is_busy) const;
   [[nodiscard]] bool have_stacks_come(Clock::time_point now);
-  [[nodiscard]] Hang hang(std::chrono::milliseconds waited, bool is_busy) const;
+  [[nodiscard]] Hang hang(std::chrono::milliseconds waited, bool is_busy, Clock::time_point now) const;
   [[nodiscard]] std::string report() const;
   [[nodiscard]] std::string place() const;
 
@@ -103,7 +104,8 @@ class HangDetector {
   bool knows_tasks_;  ///< nodes tell of each rank, with a recorder or without
   std::vector<trace::Recording> states_;
   std::vector<Clock::time_point> told_at_;  ///< of each of states_
-  /// The totals with which the newest ones are compared, and those that will take their place.
+  /// The totals with which the newest ones are compared, and those that will take their place. Their `runnable` is the
+  /// least that was told since.
   struct Marks {
     trace::ActivityTotals mark;
     trace::ActivityTotals next;

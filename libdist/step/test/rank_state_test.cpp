@@ -408,6 +408,8 @@ struct Second {
   std::uint64_t io_bytes = 0;
   trace::Obstacle obstacle = trace::Obstacle::none;
   bool is_debugged = false;
+  std::uint32_t runnable = 0;  ///< threads
+  bool sleeps_at_times = false;
 };
 std::vector<std::string> lines_of(HangDetector& detector, std::int64_t waits, std::uint64_t looks, Second does,
                                   seconds since = seconds(0)) {
@@ -419,6 +421,7 @@ std::vector<std::string> lines_of(HangDetector& detector, std::int64_t waits, st
     const Clock::time_point now = start + seconds(i);
     step[1].totals = trace::ActivityTotals{static_cast<std::int64_t>(1000 * i), does.cpu_ms * i, does.io_bytes * i, 3,
                                            does.obstacle};
+    step[1].totals->runnable = does.sleeps_at_times && i % 3 == 0 ? 0 : does.runnable;
     for (const Recording& each : step) detector.take_state(to_rank_state(each, calendar_ns()), now);
     static_cast<void>(detector.take_wait(std::to_string(waits * 1000), now));
     if (does.is_debugged) static_cast<void>(detector.take_wait(HangDetector::debugged, now));
@@ -444,6 +447,8 @@ TEST(HangDetector, SaysWhatARankDoesInsteadAndGivesItTime) {
       {"reads", 12, {10, 120 * mb}, "busy: ", "for 12 s: it reads and writes (3 children, 120.0 MB/s)"},
       {"file system", 12, {0, 0, trace::Obstacle::file_system}, "busy: ", ": it waits for a file system"},
       {"lock", 12, {0, 0, trace::Obstacle::file_lock}, "busy: ", ": it waits for a lock on a file"},
+      {"starves", 12, {.runnable = 6}, "busy: ", ": it waits for a processor"},
+      {"polls", 12, {.runnable = 1, .sleeps_at_times = true}, "hang: ", "has not called it for 12 s; 3 ranks wait"},
       {"pager", 500, {0, 0, trace::Obstacle::output}, "busy: ", ": nobody reads its output"},
   };
   for (const Case& each : cases) {
@@ -496,24 +501,27 @@ TEST(HangDetector, SaysOfARankWithoutARecorderWhatItsNodeKnows) {
 
 /// As after srun has gone, until a busy node has found the process that stands in for it.
 TEST(HangDetector, GivesANodeTimeToTellOfItsRanks) {
+  const auto said = [](HangDetector&& detector, const std::vector<Recording>& step, int looks) {
+    const auto hang = judged(detector, step, looks);
+    return hang ? hang->sentence : "nothing";
+  };
   const std::vector<Recording> one_node = {traced_rank(0, 20), traced_rank(1, 20)};
-  const std::vector<Recording> both = {traced_rank(0, 20), traced_rank(1, 20), traced_rank(2, 0), traced_rank(3, 20)};
   HangDetector detector(4, 4);
-  ASSERT_FALSE(judged(detector, one_node, 14));
-  const auto hang = judged(detector, both, 30);
-  ASSERT_TRUE(hang);
-  EXPECT_TRUE(hang->sentence.starts_with("barrier #1: rank 2 (local 0) on node1 has not called it")) << hang->sentence;
-
-  HangDetector silent(4, 4);
-  const auto untold = judged(silent, {traced_rank(0, 40), traced_rank(1, 40)}, 30);
-  ASSERT_TRUE(untold);
-  EXPECT_EQ(untold->sentence,
-            "barrier #1: ranks 2,3 have no recorder; 2 ranks wait; nothing has come from their nodes");
-
-  HangDetector of_launchers(4, 4, 5, true, true);  // which name the ranks that record
-  const auto unnamed = judged(of_launchers, one_node, 14);
-  ASSERT_TRUE(unnamed);
-  EXPECT_EQ(unnamed->sentence, "barrier #1: ranks 2,3 have no recorder; 2 ranks wait");
+  EXPECT_FALSE(judged(detector, one_node, 14));
+  const std::vector<Recording> both = {traced_rank(0, 20), traced_rank(1, 20), traced_rank(2, 0), traced_rank(3, 20)};
+  const auto found = judged(detector, both, 30);
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(found->sentence.starts_with("barrier #1: rank 2 (local 0) on node1 has not called it"));
+  EXPECT_EQ(said(HangDetector(4, 4), {traced_rank(0, 40), traced_rank(1, 40)}, 30),
+            "barrier #1: ranks 2,3 have no recorder; 2 ranks wait; a node tells nothing of its ranks");
+  Recording other = traced_rank(3, 0);
+  other.source = "torch";
+  other.communicators.clear();
+  EXPECT_EQ(said(HangDetector(4, 4), {traced_rank(0, 20), traced_rank(1, 20), traced_rank(2, 20), other}, 14),
+            "barrier #1: rank 3 has no recorder; 3 ranks wait");
+  EXPECT_EQ(said(HangDetector(4, 4, 5, true, true), one_node, 14),
+            "barrier #1: ranks 2,3 have no recorder; 2 ranks wait")
+      << "launchers name the ranks that record";
 }
 
 TEST(HangDetector, SaysThatARankHasEndedWithStatus0) {

@@ -140,7 +140,8 @@ Activity activity_between(const ActivityTotals& earlier, const ActivityTotals& l
   const auto grown = [](std::uint64_t from, std::uint64_t to) { return to > from ? to - from : 0; };
   const auto ms = static_cast<std::uint64_t>(std::max<std::int64_t>(later.at_ms - earlier.at_ms, 0));
   if (ms == 0) return activity;
-  // The kernel counts a wait when it ends, and forgets the waits of a thread that has ended.
+  // It waits for a processor though no wait was counted: the kernel counts one when it ends, and not any more when the
+  // thread has ended.
   const bool could_run = earlier.runnable != 0 && later.runnable != 0;
   if (activity.obstacle == Obstacle::none && could_run) activity.obstacle = Obstacle::processor;
   const auto tenths_of = [&](std::uint64_t from, std::uint64_t to) {

@@ -12,6 +12,7 @@
 
 #include "base/text/result.hpp"
 #include "calls/call.hpp"
+#include "calls/watchdog.hpp"
 
 namespace amldist::collective {
 
@@ -46,6 +47,13 @@ class Request {
     return several_.empty() ? std::span(&first_, 1) : std::span(several_);
   }
   [[nodiscard]] const calls::Call& first() const noexcept { return first_; }
+  /// What the thread that moves a message keeps with it, for itself alone.
+  struct Moving {
+    std::unique_ptr<calls::Watchdog> watchdog;  ///< made when it is first asked
+    std::uint64_t ticket = 0;                   ///< the observer's
+    std::size_t left = 0;                       ///< as Transport::post() counts it
+  };
+  [[nodiscard]] Moving& moving() noexcept { return moving_; }
   /// The number of a message, for the thread that runs it.
   void set_sequence(std::uint64_t sequence) noexcept { first_.sequence = sequence; }
   /// Also in its own completion: only other threads wait for the end of that.
@@ -79,6 +87,7 @@ class Request {
   calls::Call first_;
   std::vector<calls::Call> several_;  ///< all of them, if there is more than one
   RequestDriver& driver_;
+  Moving moving_;
   std::unique_ptr<std::array<std::vector<std::size_t>, 4>> lists_;
   Result<void> result_;
   std::atomic<std::uint8_t> state_ = 0;

@@ -22,31 +22,16 @@ class PendingMessages::OldestOfPeer final : public calls::Watchdog {
 
  private:
   /// That of the oldest message with a rank, which becomes the one that is reported.
-  [[nodiscard]] CallWatchdog& watchdog(int rank) const {
+  [[nodiscard]] calls::Watchdog& watchdog(int rank) const {
     const auto& posted = messages_.posted_;
-    const auto found = std::ranges::find_if(posted, [&](const auto& each) { return each->call().root == rank; });
-    Pending& message = found != posted.end() ? **found : *posted.front();
+    const auto found = std::ranges::find_if(posted, [&](const auto& each) { return each->first().root == rank; });
+    Request& message = found != posted.end() ? **found : *posted.front();
     messages_.announce(message);
     return messages_.watchdog_of(message);
   }
 
   PendingMessages& messages_;
 };
-
-std::unique_ptr<PendingMessages::Pending> PendingMessages::make_pending(std::shared_ptr<Request> request,
-                                                                        std::uint64_t now) {
-  std::unique_ptr<Pending> out;
-  if (spare_.empty()) {
-    out = std::make_unique<Pending>();
-  } else {
-    out = std::move(spare_.back());
-    spare_.pop_back();
-  }
-  out->request = std::move(request);
-  out->request->set_sequence(owner_.numbers.next(out->call(), false));
-  out->ticket = owner_.observer.begin(out->call(), now);
-  return out;
-}
 
 void PendingMessages::submit(std::shared_ptr<Request> request) {
   ++begun_;
@@ -86,16 +71,17 @@ void PendingMessages::begin(std::shared_ptr<Request> request, std::uint64_t now)
 
 void PendingMessages::post(std::shared_ptr<Request> request, std::uint64_t now) {
   if (owner_.context.is_lost()) return complete(*request, owner_.refused.refuse(request->first(), now));
-  posted_.push_back(make_pending(std::move(request), now));
+  Request& message = *request;
+  message.set_sequence(owner_.numbers.next(message.first(), false));
+  message.moving().ticket = owner_.observer.begin(message.first(), now);
+  posted_.push_back(std::move(request));
   if (failed_) return;
-  Pending& message = *posted_.back();
-  const auto direction = message.call().operation == calls::Operation::send ? Direction::send : Direction::receive;
+  const auto direction = message.first().operation == calls::Operation::send ? Direction::send : Direction::receive;
   OldestOfPeer watchdog(*this);
-  auto posted = transport_.post(HostBackend::message_of(message.call()), direction, message.left, watchdog);
+  auto posted = transport_.post(HostBackend::message_of(message.first()), direction, message.moving().left, watchdog);
   if (!posted) failed_ = posted.error();
-  if (!posted || message.left != 0) return;
+  if (!posted || message.moving().left != 0) return;
   finish(message, now);
-  spare_.push_back(std::move(posted_.back()));
   posted_.pop_back();
 }
 
@@ -120,12 +106,8 @@ void PendingMessages::release_ended() {
   std::size_t kept = 0;
   const std::uint64_t now = owner_.ticks.now();
   for (auto& message : posted_) {
-    if (message->left != 0) {
-      posted_[kept++].swap(message);
-      continue;
-    }
-    finish(*message, now);
-    spare_.push_back(std::move(message));
+    if (message->moving().left != 0) posted_[kept++].swap(message);
+    else finish(*message, now);
   }
   posted_.resize(kept);
   if (posted_.empty()) owner_.context.watch().leave_message();
@@ -136,16 +118,16 @@ void PendingMessages::back_off(int idle) {
   // The oldest comes last: it is the one that is reported to other ranks.
   // NOLINTNEXTLINE(modernize-loop-convert): clang 14 does not compile std::views::reverse
   for (auto each = posted_.rbegin(); each != posted_.rend(); ++each) {
-    Pending& message = **each;
+    Request& message = **each;
     announce(message);
-    if (auto status = watchdog_of(message).keep_waiting(message.call().root); !status) return fail(status.error());
+    if (auto status = watchdog_of(message).keep_waiting(message.first().root); !status) return fail(status.error());
   }
 }
 
-void PendingMessages::finish(Pending& message, std::uint64_t now) {
-  owner_.observer.complete_at(message.ticket, now);
-  message.watchdog.reset();
-  complete(*std::exchange(message.request, nullptr), {});
+void PendingMessages::finish(Request& message, std::uint64_t now) {
+  owner_.observer.complete_at(message.moving().ticket, now);
+  message.moving().watchdog.reset();
+  complete(message, {});
 }
 
 void PendingMessages::complete(Request& request, const Result<void>& result) {
@@ -158,8 +140,9 @@ void PendingMessages::fail(const Error& error) {
   transport_.give_up();
   owner_.context.give_up(error);
   for (const auto& message : std::exchange(posted_, {})) {
-    owner_.observer.fail(message->ticket, error);
-    complete(*message->request, error);
+    owner_.observer.fail(message->moving().ticket, error);
+    message->moving().watchdog.reset();
+    complete(*message, error);
   }
   owner_.context.watch().leave_message();
 }

@@ -60,31 +60,24 @@ class PendingMessages {
   void back_off(int idle);
 
  private:
-  struct Pending {
-    std::shared_ptr<Request> request;
-    std::optional<CallWatchdog> watchdog;  ///< made when it is first asked
-    CallObserver::Ticket ticket = 0;
-    std::size_t left = 0;  ///< as Transport::post() counts it
-    [[nodiscard]] const calls::Call& call() const noexcept { return request->first(); }
-  };
   class OldestOfPeer;
 
   void post(std::shared_ptr<Request> request, std::uint64_t now);
-  [[nodiscard]] std::unique_ptr<Pending> make_pending(std::shared_ptr<Request> request, std::uint64_t now);
   void release_ended();
-  void announce(const Pending& message) const { owner_.context.watch().enter(message.call()); }
+  void announce(const Request& message) const { owner_.context.watch().enter(message.first()); }
   /// Drives MPI only: the caller is driving the messages already.
-  [[nodiscard]] CallWatchdog& watchdog_of(Pending& message) {
-    return message.watchdog ? *message.watchdog : message.watchdog.emplace(owner_.context, &owner_.mpi);
+  [[nodiscard]] calls::Watchdog& watchdog_of(Request& message) {
+    auto& own = message.moving().watchdog;
+    if (!own) own = std::make_unique<CallWatchdog>(owner_.context, &owner_.mpi);
+    return *own;
   }
-  void finish(Pending& message, std::uint64_t now);
+  void finish(Request& message, std::uint64_t now);
   void complete(Request& request, const Result<void>& result);
   void fail(const Error& error);
 
   const Owner owner_;
   Transport& transport_;
-  std::vector<std::unique_ptr<Pending>> posted_;  ///< oldest first
-  std::vector<std::unique_ptr<Pending>> spare_;   ///< for the next ones: memory is not taken anew for each message
+  std::vector<std::shared_ptr<Request>> posted_;  ///< oldest first
   std::optional<Error> failed_;                   ///< why a message could not be posted: progress() fails with it
   // A locked addition takes as long as all else that a short message counts: each of these has one writer at a time.
   std::uint64_t begun_ = 0;                  ///< submitted so far: by threads that hold the engine's lock

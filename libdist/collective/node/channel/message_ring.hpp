@@ -84,6 +84,10 @@ class RingEnd {
   /// Bytes that precede the contents of a message.
   static constexpr std::size_t word_bytes = sizeof(std::uint64_t);
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
+  /// Whether this many bytes from here on end before the ring does.
+  [[nodiscard]] bool are_in_one_piece(std::size_t bytes) const noexcept {
+    return bytes <= capacity_ - (at_ & (capacity_ - 1));
+  }
   /// Advances to the next cache line, unless one begins here.
   void end_line() noexcept { at_ = (at_ + MessageRing::line - 1) / MessageRing::line * MessageRing::line; }
 
@@ -111,6 +115,11 @@ class RingEnd {
     if (whole_short != 0) at_ += skipped(at_ - in_lines(whole_short), at_);
     else passed_ += at_ - ended_;
     ended_ = at_;
+  }
+  /// Advances behind a short message of this many bytes of header and data.
+  void pass_short(std::size_t bytes) noexcept {
+    const std::uint64_t end = at_ + in_lines(bytes);
+    ended_ = at_ = end + skipped(at_, end);
   }
   /// The word of a message that begins here. What the ring held before may be anything; it equals the word by chance
   /// only once in 2^64.
@@ -173,6 +182,19 @@ class RingWriter : public RingEnd {
     at_ += word_bytes;
     offered_ += start.way == MessageWay::fetched ? 1 : 0;
   }
+  /// A whole short message: what begin_message(), put() of its length, end_line() if its data begins on a line of its
+  /// own, put() of the data, and publish() do. None has begun; this one is `copied`, fits_short(), and is in one piece.
+  void write_short(const MessageStart& start, std::size_t header_bytes, std::span<const std::byte> data) noexcept {
+    const std::uint64_t begin = at_;
+    const std::uint64_t word = word_of(start);
+    const std::uint64_t length = data.size();
+    std::memcpy(place(begin) + word_bytes, &length, sizeof length);
+    copy_.copy(place(begin) + header_bytes, data.data(), length);
+    pass_short(header_bytes + length);
+    word_at(begin).store(word, std::memory_order_release);
+    ring_->written.store(at_, std::memory_order_release);
+    if (header_bytes + length <= brief_bytes) prefetch_for_write(place(at_));
+  }
   /// The way of the next message, of at least tuning::message_tried_from bytes. `can_fetch`: the reader may read this
   /// process' memory.
   [[nodiscard]] MessageWay next_way(std::size_t bytes, bool can_fetch) const noexcept {
@@ -198,10 +220,11 @@ class RingWriter : public RingEnd {
     end_part(whole_short);
     if (std::exchange(has_begun_, false)) word_at(begun_).store(word_, std::memory_order_release);
     ring_->written.store(at_, std::memory_order_release);
-    if (is_brief) prefetch_for_write(place(at_));  // a longer one takes so long that it would only be in the way
+    if (is_brief) prefetch_for_write(place(at_));
   }
 
  private:
+  /// A longer message takes so long that the prefetch of the next one's line would be in the way.
   static constexpr std::size_t brief_bytes = 2048;
 
   std::uint64_t begun_ = 0;  ///< where the message begins that was started since the last publish()
@@ -257,6 +280,14 @@ class RingReader : public RingEnd {
   void take_header(std::size_t header_bytes, std::size_t part) noexcept {
     known(at_, part);
     at_ += header_bytes;
+  }
+  /// Takes the whole of a short message that announced() has found and that is in one piece: what take_header(), take()
+  /// of its data, and release() do.
+  void read_short(std::size_t header_bytes, std::span<std::byte> data) noexcept {
+    copy_.copy(data.data(), place(at_) + header_bytes, data.size());
+    pass_short(header_bytes + data.size());
+    known_ = std::max(known_, at_);
+    ring_->taken.store(at_, std::memory_order_release);
   }
   /// This many bytes from `position` on can be read, whether the writer's position shows it or not.
   void known(std::uint64_t position, std::size_t bytes) noexcept {
