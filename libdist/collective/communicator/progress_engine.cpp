@@ -13,6 +13,10 @@ constexpr auto look_again = std::chrono::milliseconds(1);
 
 bool is_message(const Request& request) { return is_point_to_point(request.first().operation); }
 bool is_message(const std::shared_ptr<Request>& request) { return is_message(*request); }
+bool is_short(const calls::Call& message) {
+  constexpr std::size_t most = 8UL << 10;
+  return message.count * size_of(message.type) <= most;
+}
 
 }  // namespace
 
@@ -50,7 +54,7 @@ std::shared_ptr<Request> ProgressEngine::submit_message(calls::Call& message, st
     request = make_request(std::as_const(message));
     if (begins) messages_.begin(request, now);
     else messages_.submit(request);
-    wakes = !request->is_done() && needs_thread(ProgressBy::engine);
+    wakes = !request->is_done() && needs_thread(ProgressBy::engine, is_short(message));
   }
   if (wakes) thread_needed_.notify_one();
   if (!begins) messages_.interrupt();
@@ -59,11 +63,11 @@ std::shared_ptr<Request> ProgressEngine::submit_message(calls::Call& message, st
 
 /// Whether to wake the progress thread for what was submitted; it is started if it has to be. Without a thread, calls
 /// run when the program's thread next waits for one. An alert thread comes by itself if the program does not wait soon.
-bool ProgressEngine::needs_thread(ProgressBy by) {
+bool ProgressEngine::needs_thread(ProgressBy by, bool is_short) {
   ++submissions_;
   if (by != ProgressBy::engine || !has_thread_) return false;
   if (!thread_.joinable()) thread_ = std::thread([this] { run_thread(); });
-  habit_.note_begin();
+  habit_.note_begin(is_short);
   is_left_alone_ = habit_.waits_soon();
   is_called_ = !is_left_alone_;
   return is_called_ || !is_alert_;

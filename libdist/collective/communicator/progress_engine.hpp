@@ -86,7 +86,7 @@ class ProgressEngine final : public RequestDriver {
   [[nodiscard]] bool can_run_next() const;
   [[nodiscard]] bool is_queued(const Request& request) const;
   [[nodiscard]] bool is_thread_needed() const;
-  [[nodiscard]] bool needs_thread(ProgressBy by);
+  [[nodiscard]] bool needs_thread(ProgressBy by, bool is_short = false);
   void call_thread();
   [[nodiscard]] bool await_work(Lock& lock);
   [[nodiscard]] std::vector<std::shared_ptr<Request>> pop_next();

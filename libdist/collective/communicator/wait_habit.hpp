@@ -10,27 +10,28 @@
 
 namespace amldist::collective {
 
-/// Used by the program's thread. Reads the clock for one wait of eight. What the calls themselves take does not make a
-/// wait late: a window of messages is begun in a row. `Time`: a test has one of its own.
+/// Used by the program's thread. Reads the clock for one wait of eight. What short calls themselves take does not make
+/// a wait late: a window of messages is begun in a row. `Time`: a test has one of its own.
 template <typename Time>
 class WaitHabitOn {
  public:
-  /// A call has begun.
-  void note_begin() noexcept {
+  /// A call has begun. `is_short`: a message that takes a microsecond at most.
+  void note_begin(bool is_short) noexcept {
     ++since_wait_;
+    if (is_short) ++short_ones_;
     if (is_measuring_ || !measures_next_) return;
     began_ = Time::now();
     is_measuring_ = true;
-    before_ = since_wait_;
+    short_ones_ = 0;
   }
   /// The program waits for a call.
   void note_wait() noexcept {
-    const unsigned begun = std::exchange(since_wait_, 0U) - before_;
+    since_wait_ = 0;
     if (!std::exchange(is_measuring_, false)) {
       measures_next_ = soon_ < needed || ++unmeasured_ % every == 0;
       return;
     }
-    const auto soon_enough = soon_after + of_each_call * begun;
+    const auto soon_enough = soon_after + of_short_call * short_ones_;
     soon_ = Time::now() - began_ > soon_enough ? 0 : soon_ < needed ? soon_ + 1 : needed;
     measures_next_ = soon_ < needed;
   }
@@ -44,7 +45,7 @@ class WaitHabitOn {
 
  private:
   static constexpr std::chrono::microseconds soon_after{20};
-  static constexpr std::chrono::microseconds of_each_call{1};  ///< after the first
+  static constexpr std::chrono::microseconds of_short_call{1};
   static constexpr unsigned needed = 3;
   static constexpr unsigned every = 8;
   static constexpr unsigned most_begun = 1000;  ///< calls without a wait
@@ -54,8 +55,8 @@ class WaitHabitOn {
   bool measures_next_ = true;
   unsigned soon_ = 0;  ///< measured waits that came soon, one after the other
   unsigned unmeasured_ = 0;
-  unsigned since_wait_ = 0;  ///< calls that have begun since the last wait, and
-  unsigned before_ = 0;      ///< how many of them when the measurement began
+  unsigned since_wait_ = 0;  ///< calls that have begun
+  unsigned short_ones_ = 0;  ///< those since the measurement began, after the first
 };
 using WaitHabit = WaitHabitOn<Clock>;
 

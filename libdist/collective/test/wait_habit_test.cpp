@@ -18,7 +18,7 @@ class WaitHabitTest : public ::testing::Test {
  protected:
   void begin_and_wait(long after, int times = 1) {
     for (int i = 0; i < times; ++i) {
-      habit.note_begin();
+      habit.note_begin(true);
       TestTime::at += after;
       habit.note_wait();
     }
@@ -46,32 +46,35 @@ TEST_F(WaitHabitTest, IsForgottenWhenAWaitComesLate) {
 }
 
 TEST_F(WaitHabitTest, IsMeasuredFromTheFirstOfSeveralCalls) {
-  const auto begin_window_and_wait = [&](long between) {
+  const auto begin_window_and_wait = [&](long between, bool is_short) {
     for (int call = 0; call < 64; ++call) {
-      habit.note_begin();
+      habit.note_begin(is_short);
       TestTime::at += between;
     }
     habit.note_wait();
   };
   begin_and_wait(5, 3);
-  for (int i = 0; i < 9; ++i) begin_window_and_wait(1);
+  for (int i = 0; i < 9; ++i) begin_window_and_wait(1, true);
   EXPECT_TRUE(habit.waits_soon()) << "the calls themselves take that long";
-  for (int i = 0; i < 9; ++i) begin_window_and_wait(2);
+  for (int i = 0; i < 9; ++i) begin_window_and_wait(2, true);
   EXPECT_FALSE(habit.waits_soon()) << "it computes between them";
+  begin_and_wait(5, 3);
+  for (int i = 0; i < 9; ++i) begin_window_and_wait(1, false);
+  EXPECT_FALSE(habit.waits_soon()) << "long ones take their time";
 }
 
 TEST_F(WaitHabitTest, AProgramThatOnlyTestsDoesNotWait) {
   begin_and_wait(5, 10);
-  habit.note_begin();
+  habit.note_begin(false);
   habit.note_test();
   EXPECT_FALSE(habit.waits_soon());
 }
 
 TEST_F(WaitHabitTest, ManyCallsWithoutAWaitEndIt) {
   begin_and_wait(5, 10);
-  for (int i = 0; i < 999; ++i) habit.note_begin();
+  for (int i = 0; i < 999; ++i) habit.note_begin(true);
   EXPECT_TRUE(habit.waits_soon());
-  habit.note_begin();
+  habit.note_begin(true);
   EXPECT_FALSE(habit.waits_soon());
 }
 
