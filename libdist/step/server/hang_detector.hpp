@@ -3,9 +3,9 @@
 // A step hangs when somebody has waited in a call for SECONDS and the same diagnosis
 // (trace/diagnosis/hang_diagnosis.hpp) was reached again and again for half that time. So neither a step that computes,
 // nor one that was suspended, nor one that is slow but moves, hangs. A node that tells nothing of its ranks gets half a
-// minute at least. A rank that is waited for and does something
-// else meanwhile (trace/record/process_activity.hpp) is told, and counts as hung only `busy` times later; never where
-// it waits for a reader of its output. While a debugger holds a rank of the step, nothing is judged.
+// minute at least. A rank that is waited for and does something else meanwhile (trace/record/process_activity.hpp) is
+// told, and counts as hung only `busy` times later; never where it waits for a reader of its output. While a debugger
+// holds a rank of the step, nothing is judged.
 #pragma once
 
 #include <chrono>

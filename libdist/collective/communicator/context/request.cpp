@@ -17,7 +17,7 @@ struct Request::Sleep {
 
 Request::Sleep& Request::sleep() const noexcept {
   constexpr std::size_t many = 16;
-  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): once, for the first request; without memory there is none
+  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): made once; a process that cannot allocate it may as well end
   static auto* const all = new std::array<Sleep, many>;
   return (*all)[reinterpret_cast<std::uintptr_t>(this) / sizeof(Request) % many];
 }
