@@ -200,14 +200,8 @@ bool NodeTransport::take_arrived(std::size_t neighbour) noexcept {
 bool NodeTransport::send_at_once(RingWriter& ring, const Message& message) const noexcept {
   const std::size_t all = header_bytes(message.bytes) + message.bytes;
   if (is_short(all)) {
-    if (!ring.fits_short(all).value_or(false)) return false;
-    if (ring.are_in_one_piece(all)) {
-      ring.write_short({message.signature}, header_bytes(message.bytes), {message.data, message.bytes});
-      return true;
-    }
-    put_header(ring, message, MessageWay::copied);
-    ring.put({message.data, message.bytes});
-    ring.publish(all);
+    if (!ring.are_in_one_piece(all) || !ring.fits_short(all).value_or(false)) return false;
+    ring.write_short({message.signature}, header_bytes(message.bytes), {message.data, message.bytes});
     return true;
   }
   Progress send = {message};
@@ -237,14 +231,9 @@ bool NodeTransport::receive_at_once(RingReader& ring, const Message& message, in
   if (!announced) return false;
   const std::uint64_t length = announced->length();
   const std::size_t all = header_bytes(length) + length;
-  if (!is_short(all)) return false;  // the rest is not in the ring yet
-  if (ring.are_in_one_piece(all)) {
-    ring.read_short(header_bytes(length), {message.data, length});
-    return true;
-  }
-  ring.take_header(header_bytes(length), all);
-  ring.take({message.data, length});
-  ring.release(all);
+  // The rest of a longer one is not in the ring yet. One that goes on at the ring's beginning is rare.
+  if (!is_short(all) || !ring.are_in_one_piece(all)) return false;
+  ring.read_short(header_bytes(length), {message.data, length});
   return true;
 }
 
