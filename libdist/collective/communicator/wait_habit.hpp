@@ -2,6 +2,7 @@
 // meanwhile would take longer than the wait.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <utility>
@@ -11,7 +12,8 @@
 namespace amldist::collective {
 
 /// Used by the program's thread. Reads the clock for one wait of eight. What short calls themselves take does not make
-/// a wait late: a window of messages is begun in a row. `Time`: a test has one of its own.
+/// a wait late: a window of messages is begun in a row. Nor does one late wait end the habit: the system may have taken
+/// the processor away. `Time`: a test has one of its own.
 template <typename Time>
 class WaitHabitOn {
  public:
@@ -31,9 +33,11 @@ class WaitHabitOn {
       measures_next_ = soon_ < needed || ++unmeasured_ % every == 0;
       return;
     }
-    const auto soon_enough = soon_after + of_short_call * short_ones_;
-    soon_ = Time::now() - began_ > soon_enough ? 0 : soon_ < needed ? soon_ + 1 : needed;
-    measures_next_ = soon_ < needed;
+    const bool is_late = Time::now() - began_ > soon_after + of_short_call * short_ones_;
+    const bool is_forgiven = is_late && soon_ == needed && !was_late_;
+    if (!is_forgiven) soon_ = is_late ? 0 : std::min(soon_ + 1, needed);
+    was_late_ = is_late;
+    measures_next_ = is_late || soon_ < needed;
   }
   /// The program only asks whether a call is done.
   void note_test() noexcept {
@@ -54,6 +58,7 @@ class WaitHabitOn {
   bool is_measuring_ = false;
   bool measures_next_ = true;
   unsigned soon_ = 0;  ///< measured waits that came soon, one after the other
+  bool was_late_ = false;
   unsigned unmeasured_ = 0;
   unsigned since_wait_ = 0;  ///< calls that have begun
   unsigned short_ones_ = 0;  ///< those since the measurement began, after the first

@@ -39,7 +39,7 @@ void NodeCollectives::copy_piece(std::byte* to, const std::byte* from, std::size
 std::size_t NodeCollectives::use_slots_by_rank(std::size_t longest, std::size_t buffers,
                                                SlotChannel::Flow flow) noexcept {
   const std::size_t readers = std::max<std::size_t>(1, slot_channel_.size() - 1);
-  const std::size_t most = slot_channel_.slot_bytes() / readers / cache_line * cache_line;
+  const std::size_t most = std::min(slot_channel_.slot_bytes() / readers, piece_of_whole()) / cache_line * cache_line;
   const std::size_t whole_lines = (std::min(longest, most) + cache_line - 1) / cache_line * cache_line;
   const std::size_t piece = std::max(whole_lines, cache_line);
   slot_channel_.use_slots(piece * readers, buffers, flow);

@@ -22,13 +22,14 @@ class NodeTransportTest : public ::testing::Test {
   static constexpr int second = 5;
   static constexpr int third = 6;
 
-  NodeTransportTest() : memory_(make_memory(NodeTransport::memory_bytes(3))) { replace_ends(nullptr); }
-  void replace_ends(const PeerMemory* peers) {
+  NodeTransportTest() : memory_(make_memory(NodeTransport::memory_bytes(3))) { replace_ends(nullptr, true); }
+  void replace_ends(const PeerMemory* peers, bool oversubscribed) {
     ends_.clear();
     std::memset(memory_.data(), 0, NodeTransport::memory_bytes(3));
     for (std::uint32_t i = 0; i < 3; ++i) {
       ends_.push_back(std::make_unique<NodeTransport>(std::make_unique<OtherNodes>(elsewhere), memory_.data(),
-                                                      NodeGroup{i, 3, {first, second, third}, "node7"}, true, peers));
+                                                      NodeGroup{i, 3, {first, second, third}, "node7"}, oversubscribed,
+                                                      peers));
     }
   }
   [[nodiscard]] NodeTransport& end(int rank) { return *ends_[rank == first ? 0 : rank == second ? 1 : 2]; }
@@ -316,7 +317,7 @@ class FetchedMessageTest : public NodeTransportTest {
  protected:
   FetchedMessageTest() : sample_(4711) {
     for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(peers_.open(i, sample_.address()));
-    replace_ends(&peers_);
+    replace_ends(&peers_, false);
     for (std::size_t sent = 0; sent <= 2 * capacity; sent += 100000) exchange(100000, 0);
   }
   [[nodiscard]] std::uint64_t fetched() { return ring().fetched; }
@@ -370,12 +371,17 @@ TEST_F(FetchedMessageTest, OnesThatAreSentAtOnceCountAmongTheTrials) {
 
 /// The kernel gives the ring's memory page by page: messages that wait for that say nothing about the way.
 TEST_F(FetchedMessageTest, NothingIsTriedBeforeTheRingWasUsed) {
-  replace_ends(&peers_);                            // as at first
+  replace_ends(&peers_, false);                     // as at first
   for (int i = 0; i < 300; ++i) exchange(6000, 1);  // these stay in their window
   const std::uint64_t before = fetched();
-  for (std::size_t sent = 0; sent < capacity; sent += tuning::message_tried_from)
-    exchange(tuning::message_tried_from, 1);
+  for (std::size_t i = 0; i < capacity / tuning::message_tried_from; ++i) exchange(tuning::message_tried_from, 1);
   EXPECT_EQ(fetched(), before);
+}
+
+TEST_F(FetchedMessageTest, NothingIsTriedWhereRanksShareProcessors) {
+  replace_ends(&peers_, true);
+  for (unsigned i = 0; i < 80; ++i) exchange(100000, i);
+  EXPECT_EQ(fetched(), 0U);
 }
 
 TEST_F(FetchedMessageTest, ShortMessagesNeverAre) {

@@ -351,7 +351,7 @@ Result<bool> NodeTransport::take_header(Progress& receive, calls::Watchdog& watc
   return true;
 }
 
-void NodeTransport::begin_timing(RingReader& ring, Progress& receive) noexcept {
+void NodeTransport::begin_timing(RingReader& ring, Progress& receive) const noexcept {
   if (is_tried(receive.message) && ring.is_timed(receive.message.bytes, receive.way)) receive.begun = Clock::now();
 }
 

@@ -98,9 +98,10 @@ class NodeTransport final : public Transport {
   [[nodiscard]] bool is_idle() const noexcept { return sending_.empty() && receiving_.empty(); }
   /// nullopt: a rank of another node, or this one.
   [[nodiscard]] std::optional<std::size_t> index_of(int peer) const noexcept;
-  /// Whether it may go in several ways.
-  [[nodiscard]] static bool is_tried(const Message& message) noexcept {
-    return message.bytes >= tuning::message_tried_from;
+  /// Whether it may go in several ways. Ranks that share processors copy: there a message takes longer for many reasons
+  /// than for its way.
+  [[nodiscard]] bool is_tried(const Message& message) const noexcept {
+    return message.bytes >= tuning::message_tried_from && !oversubscribed_;
   }
   [[nodiscard]] MessageWay next_way(const RingWriter& ring, const Message& message) const noexcept {
     return is_tried(message) ? ring.next_way(message.bytes, peers_ != nullptr) : MessageWay::copied;
@@ -120,7 +121,7 @@ class NodeTransport final : public Transport {
   [[nodiscard]] Result<bool> offer(Progress& send, calls::Watchdog& watchdog);
   /// Takes the header of an arriving message, and compares it with what is expected.
   [[nodiscard]] Result<bool> take_header(Progress& receive, calls::Watchdog& watchdog);
-  static void begin_timing(RingReader& ring, Progress& receive) noexcept;
+  void begin_timing(RingReader& ring, Progress& receive) const noexcept;
   static void end_timing(RingReader& ring, const Progress& receive) noexcept;
   [[nodiscard]] Result<bool> fetch(Progress& receive, calls::Watchdog& watchdog);
   [[nodiscard]] Error why_not_fetched(const Progress& receive, std::size_t bytes, const Error& error,

@@ -272,7 +272,10 @@ class RingReader : public RingEnd {
     if (key_ == 0) key_ = ring_->key.load(std::memory_order_relaxed);
     if (key_ == 0) return std::nullopt;
     const std::uint64_t other = word_at(at_).load(std::memory_order_acquire) ^ word_of({signature});
-    if ((other & ~MessageStart::streamed_bit) != 0) return std::nullopt;
+    if ((other & ~MessageStart::streamed_bit) != 0) {
+      has_waited_ = true;
+      return std::nullopt;
+    }
     return Announced(word_at(at_ + word_bytes).load(std::memory_order_relaxed) |
                      (other == 0 ? 0 : Announced::streamed));
   }
@@ -286,6 +289,8 @@ class RingReader : public RingEnd {
   void read_short(std::size_t header_bytes, std::span<std::byte> data) noexcept {
     copy_.copy(data.data(), place(at_) + header_bytes, data.size());
     pass_short(header_bytes + data.size());
+    // The next one is there, too, if this rank is behind. Else its line must stay with the writer.
+    if (!std::exchange(has_waited_, false)) prefetch_for_reading(place(at_));
     known_ = std::max(known_, at_);
     ring_->taken.store(at_, std::memory_order_release);
   }
@@ -343,6 +348,7 @@ class RingReader : public RingEnd {
 
  private:
   std::uint64_t known_ = 0;  ///< the ring can be read up to here
+  bool has_waited_ = false;  ///< announced() has found nothing since the last message
   std::uint64_t fetched_ = 0;
   PreferredWays preferred_;
   MessageWayTimes ways_;
