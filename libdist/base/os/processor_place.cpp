@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <climits>
 #include <filesystem>
 
@@ -49,15 +50,9 @@ bool is_first_of_core(int processor, const std::string& folder) {
   return first < 0 || first == processor;
 }
 
-std::vector<int> allowed_processors() {
-  cpu_set_t allowed;
-  std::vector<int> processors;
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return processors;
-  for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
-    if (CPU_ISSET(processor, &allowed)) processors.push_back(processor);
-  }
-  return processors;
-}
+/// Linux refuses a set with room for fewer processors than the machine may have; one cpu_set_t has room for 1,024.
+constexpr int most_processors = 8192;
+using ProcessorSet = std::array<cpu_set_t, most_processors / CPU_SETSIZE>;
 
 }  // namespace
 
@@ -65,6 +60,16 @@ ProcessorPlace place_of_processor(int processor, const std::string& folder) {
   const std::string own = folder + "/cpu" + std::to_string(processor);
   return {first_sharer_of_last_cache(own + "/cache"), memory_node(own),
           leading_number(first_line_of(own + "/topology/physical_package_id"))};
+}
+
+std::vector<int> allowed_processors() {
+  ProcessorSet allowed = {};
+  std::vector<int> processors;
+  if (::sched_getaffinity(0, sizeof allowed, allowed.data()) != 0) return processors;
+  for (int processor = 0; processor < most_processors; ++processor) {
+    if (CPU_ISSET_S(processor, sizeof allowed, allowed.data())) processors.push_back(processor);
+  }
+  return processors;
 }
 
 std::vector<int> own_processors(const std::string& folder) {
@@ -75,10 +80,9 @@ std::vector<int> own_processors(const std::string& folder) {
 }
 
 void bind_to_processor(pid_t process, int processor) noexcept {
-  cpu_set_t only;
-  CPU_ZERO(&only);
-  CPU_SET(static_cast<std::size_t>(processor), &only);
-  static_cast<void>(::sched_setaffinity(process, sizeof only, &only));
+  ProcessorSet only = {};
+  CPU_SET_S(static_cast<std::size_t>(processor), sizeof only, only.data());
+  static_cast<void>(::sched_setaffinity(process, sizeof only, only.data()));
 }
 
 }  // namespace amldist

@@ -21,8 +21,10 @@ struct ProcessorPlace {
 /// `folder`: /sys/devices/system/cpu, or a copy for tests.
 [[nodiscard]] ProcessorPlace place_of_processor(int processor, const std::string& folder = "/sys/devices/system/cpu");
 
-/// The processors that this thread may use, one of each core before the others; empty if the kernel does not report
-/// them.
+/// The processors that this thread may use, in ascending order; empty if the kernel does not report them.
+[[nodiscard]] std::vector<int> allowed_processors();
+
+/// The same, one of each core before the others.
 [[nodiscard]] std::vector<int> own_processors(const std::string& folder = "/sys/devices/system/cpu");
 
 /// Binds the first thread of a process (0: this thread) to one processor. If that fails, nothing changes.

@@ -53,7 +53,7 @@ bool share_nodes_a_machine(const calls::Pieces& offers, const world::RankTable& 
 Result<bool> find_oversubscription(const calls::Pieces& offers, const world::RankTable& table,
                                    const world::CommWatch& watch, const Gather& gather) {
   const bool shared = share_nodes_a_machine(offers, table, watch);
-  const auto pieces = gather(own_processors(), shared ? calls::GatherScope::all_ranks : calls::GatherScope::node);
+  const auto pieces = gather(own_place(), shared ? calls::GatherScope::all_ranks : calls::GatherScope::node);
   if (!pieces) return pieces.error();
   return are_oversubscribed(*pieces, watch.rank());
 }

@@ -1,11 +1,8 @@
 #include "fabric/facts/rank_place.hpp"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <memory>
 
+#include "base/os/processor_place.hpp"
 #include "base/os/whole_file.hpp"
 #include "base/text/text.hpp"
 #include "fabric/facts/attribute.hpp"
@@ -40,10 +37,6 @@ std::string own_port(const EnvironmentReader& environment) {
   return list.substr(1, list.find(':') == std::string::npos ? std::string::npos : list.find(':') - 1);
 }
 
-struct FreeSet {
-  void operator()(cpu_set_t* set) const noexcept { CPU_FREE(set); }
-};
-
 }  // namespace
 
 std::vector<NumaProcessors> read_numa(const std::string& sys) {
@@ -75,13 +68,11 @@ DevicePlaces read_device_places(std::span<const NumberedGpu> gpus, const std::st
 }
 
 NumaNodes own_numa_nodes(std::span<const NumaProcessors> numa) {
-  const std::unique_ptr<cpu_set_t, FreeSet> set(CPU_ALLOC(most_processors));
-  const std::size_t size = CPU_ALLOC_SIZE(most_processors);
-  if (!set || ::sched_getaffinity(0, size, set.get()) != 0) return 0;
   NumaNodes nodes = 0;
-  for (const NumaProcessors& each : numa) {
-    for (std::size_t i = 0; i < each.processors.size(); ++i)
-      if (each.processors[i] && CPU_ISSET_S(i, size, set.get())) nodes |= NumaNodes{1} << each.node;
+  for (const int allowed : allowed_processors()) {
+    const auto processor = static_cast<std::size_t>(allowed);
+    for (const NumaProcessors& each : numa)
+      if (processor < each.processors.size() && each.processors[processor]) nodes |= NumaNodes{1} << each.node;
   }
   return nodes;
 }

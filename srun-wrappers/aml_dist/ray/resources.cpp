@@ -1,6 +1,5 @@
 #include "aml_dist/ray/resources.hpp"
 
-#include <sched.h>
 #include <sys/statvfs.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
@@ -8,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/os/processor_place.hpp"
 #include "base/os/whole_file.hpp"
 #include "base/text/text.hpp"
 #include "launch/frameworks/visible_gpus.hpp"
@@ -20,13 +20,7 @@ using text::concat;
 constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 
 std::uint32_t cpus_in_mask() {
-  constexpr int most = 1 << 16;
-  cpu_set_t* const set = CPU_ALLOC(most);
-  if (set == nullptr) return 1;
-  const std::size_t bytes = CPU_ALLOC_SIZE(most);
-  const int count = ::sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 1;
-  CPU_FREE(set);
-  return static_cast<std::uint32_t>(std::max(1, count));
+  return static_cast<std::uint32_t>(std::max<std::size_t>(1, allowed_processors().size()));
 }
 
 /// The least limit on the way up from a cgroup: "0::/system.slice/job_7/step_0" (v2), "4:memory:/slurm/job_7" (v1).

@@ -1,11 +1,12 @@
 #include "collective/node/channel/oversubscription.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
-#include <cstring>
+#include <bit>
+#include <cstdint>
+#include <numeric>
 
 #include "base/net/own_network.hpp"
+#include "base/os/processor_place.hpp"
 #include "base/os/whole_file.hpp"
 
 namespace amldist::collective {
@@ -16,28 +17,32 @@ std::string own_machine() {
   return identifier.empty() ? own_host_name() : identifier;
 }
 
-std::string own_processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  static_cast<void>(::sched_getaffinity(0, sizeof set, &set));
-  return std::string(reinterpret_cast<const char*>(&set), sizeof set) + own_machine();
+/// The machine, a line end, and a bit for each processor.
+std::string own_place() {
+  std::string bits;
+  for (const int processor : allowed_processors()) {
+    bits.resize(static_cast<std::size_t>(processor) / 8 + 1);
+    bits.back() = static_cast<char>(bits.back() | 1 << processor % 8);
+  }
+  return own_machine() + '\n' + bits;
 }
 
 bool are_oversubscribed(const calls::Pieces& places, std::size_t own) {
-  const auto machine = [](const std::string& place) { return place.substr(std::min(place.size(), sizeof(cpu_set_t))); };
-  cpu_set_t together;
-  CPU_ZERO(&together);
-  int ranks = 0;
+  const auto machine = [](const std::string& place) { return place.substr(0, place.find('\n') + 1); };
+  const std::string here = machine(places[own]);
+  std::string together;
+  std::uint32_t ranks = 0;
   for (const calls::Pieces::Run& run : places.runs()) {
-    const std::string& place = run.piece;
-    if (machine(place) != machine(places[own])) continue;
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    std::memcpy(&set, place.data(), std::min(sizeof set, place.size()));
-    CPU_OR(&together, &together, &set);
-    ranks += static_cast<int>(run.count);
+    if (machine(run.piece) != here) continue;
+    const std::string bits = run.piece.substr(here.size());
+    together.resize(std::max(together.size(), bits.size()));
+    for (std::size_t i = 0; i < bits.size(); ++i) together[i] = static_cast<char>(together[i] | bits[i]);
+    ranks += run.count;
   }
-  return CPU_COUNT(&together) < ranks;
+  const auto count = [](std::uint32_t sum, char byte) {
+    return sum + static_cast<std::uint32_t>(std::popcount(static_cast<unsigned char>(byte)));
+  };
+  return std::accumulate(together.begin(), together.end(), std::uint32_t{0}, count) < ranks;
 }
 
 }  // namespace amldist::collective

@@ -11,9 +11,9 @@ namespace amldist::collective {
 [[nodiscard]] std::string own_machine();
 
 /// This process's machine and the processors that it may use, as input for are_oversubscribed().
-[[nodiscard]] std::string own_processors();
+[[nodiscard]] std::string own_place();
 
-/// Whether more ranks run on this machine than they have processors. `places` has own_processors() of every rank of the
+/// Whether more ranks run on this machine than they have processors. `places` has own_place() of every rank of the
 /// machine, and perhaps of others. Containers of one machine share its processors.
 [[nodiscard]] bool are_oversubscribed(const calls::Pieces& places, std::size_t own);
 
