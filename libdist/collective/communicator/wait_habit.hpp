@@ -2,7 +2,6 @@
 // meanwhile would take longer than the wait.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <utility>
@@ -12,8 +11,8 @@
 namespace amldist::collective {
 
 /// Used by the program's thread. Reads the clock for one wait of eight. What short calls themselves take does not make
-/// a wait late: a window of messages is begun in a row. Nor does one late wait end the habit: the system may have taken
-/// the processor away. `Time`: a test has one of its own.
+/// a wait late: a window of messages is begun in a row. Nor does one late wait after three soon ones end the habit: the
+/// system may have taken the processor away. `Time`: a test has one of its own.
 template <typename Time>
 class WaitHabitOn {
  public:
@@ -34,18 +33,22 @@ class WaitHabitOn {
       return;
     }
     const bool is_late = Time::now() - began_ > soon_after + of_short_call * short_ones_;
-    const bool is_forgiven = is_late && soon_ == needed && !was_late_;
-    if (!is_forgiven) soon_ = is_late ? 0 : std::min(soon_ + 1, needed);
-    was_late_ = is_late;
-    measures_next_ = is_late || soon_ < needed;
+    if (is_late) {
+      has_habit_ = has_habit_ && soon_ == needed;
+      soon_ = 0;
+    } else if (soon_ < needed && ++soon_ == needed) {
+      has_habit_ = true;
+    }
+    measures_next_ = soon_ < needed;
   }
   /// The program only asks whether a call is done.
   void note_test() noexcept {
     since_wait_ = 0;
+    has_habit_ = false;
     soon_ = 0;
     measures_next_ = true;
   }
-  [[nodiscard]] bool waits_soon() const noexcept { return soon_ == needed && since_wait_ < most_begun; }
+  [[nodiscard]] bool waits_soon() const noexcept { return has_habit_ && since_wait_ < most_begun; }
 
  private:
   static constexpr std::chrono::microseconds soon_after{20};
@@ -57,8 +60,8 @@ class WaitHabitOn {
   typename Time::time_point began_;
   bool is_measuring_ = false;
   bool measures_next_ = true;
-  unsigned soon_ = 0;  ///< measured waits that came soon, one after the other
-  bool was_late_ = false;
+  bool has_habit_ = false;
+  unsigned soon_ = 0;  ///< measured waits that came soon, one after the other, at most `needed`
   unsigned unmeasured_ = 0;
   unsigned since_wait_ = 0;  ///< calls that have begun
   unsigned short_ones_ = 0;  ///< those since the measurement began, after the first

@@ -14,7 +14,7 @@ Result<NodeCollectives::Agreement> NodeCollectives::allreduce_whole(const calls:
   const std::size_t unit = size_of(what.type);
   const bool is_root = root == static_cast<int>(slot_channel_.rank());
   const bool folds = root == all_ranks || is_root;
-  const std::size_t piece = (root == all_ranks ? piece_of_whole() : one_way_piece(what.count * unit)) / unit;
+  const std::size_t piece = (root == all_ranks ? longest_piece() : one_way_piece(what.count * unit)) / unit;
   const Store store = what.send == what.recv ? Store::cached : store_for(what.count * unit);
   const auto part = [&](std::size_t i) { return std::min(piece, what.count - i * piece); };
   bool mixed = false;

@@ -31,7 +31,7 @@ Result<void> NodeCollectives::allreduce_large(const calls::Reduction& what) {
   slot_channel_.publish();
   if (auto status = slot_channel_.await_all(); !status) return status;
   if (agreement(0) == Agreement::direct) return allreduce_direct(what);
-  const bool one_round = fetches_ || (folds_whole(bytes) && bytes <= piece_of_whole());
+  const bool one_round = fetches_ || (folds_whole(bytes) && bytes <= longest_piece());
   if (!one_round) {
     if (auto status = slot_channel_.begin(); !status) return status;
     slot_channel_.publish();

@@ -39,7 +39,7 @@ void NodeCollectives::copy_piece(std::byte* to, const std::byte* from, std::size
 std::size_t NodeCollectives::use_slots_by_rank(std::size_t longest, std::size_t buffers,
                                                SlotChannel::Flow flow) noexcept {
   const std::size_t readers = std::max<std::size_t>(1, slot_channel_.size() - 1);
-  const std::size_t most = std::min(slot_channel_.slot_bytes() / readers, piece_of_whole()) / cache_line * cache_line;
+  const std::size_t most = std::min(slot_channel_.slot_bytes() / readers, longest_piece()) / cache_line * cache_line;
   const std::size_t whole_lines = (std::min(longest, most) + cache_line - 1) / cache_line * cache_line;
   const std::size_t piece = std::max(whole_lines, cache_line);
   slot_channel_.use_slots(piece * readers, buffers, flow);
@@ -72,8 +72,9 @@ bool NodeCollectives::folds_whole(std::size_t bytes) const noexcept {
   return tuning::is_whole_faster(bytes, slot_channel_.size(), tuned_.slices);
 }
 
-/// Bytes per piece if every rank folds all data. Oversubscribed ranks wait as seldom as they can.
-std::size_t NodeCollectives::piece_of_whole() const noexcept {
+/// The most bytes that a rank reads at a time from one slot where data goes both ways: they stay in a cache until then.
+/// Oversubscribed ranks wait as seldom as they can.
+std::size_t NodeCollectives::longest_piece() const noexcept {
   return slot_channel_.is_oversubscribed() ? slot_channel_.slot_bytes() : tuning::node_piece;
 }
 

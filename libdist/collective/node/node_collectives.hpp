@@ -174,7 +174,7 @@ class NodeCollectives {
   [[nodiscard]] Result<void> fetch(std::uint32_t rank, std::byte* to, std::uint64_t from, std::size_t bytes);
 
   [[nodiscard]] bool folds_whole(std::size_t bytes) const noexcept;
-  [[nodiscard]] std::size_t piece_of_whole() const noexcept;
+  [[nodiscard]] std::size_t longest_piece() const noexcept;
   void offer(const Offer& own);
   [[nodiscard]] Offer offer_of(std::uint32_t rank, std::uint32_t back);
   [[nodiscard]] Agreement agreement(std::uint32_t back);

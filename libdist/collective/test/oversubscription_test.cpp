@@ -29,12 +29,15 @@ calls::Pieces pieces(const std::vector<std::string>& places) {
 TEST(Oversubscription, EachRankHasAProcessor) {
   EXPECT_FALSE(are_oversubscribed(pieces({place("m", {0}), place("m", {1})}), 0));
   EXPECT_FALSE(are_oversubscribed(pieces({place("m", {0, 1}), place("m", {0, 1})}), 1));
+  EXPECT_FALSE(are_oversubscribed(pieces({place("m", {1, 3}), place("m", {1, 3})}), 0)) << "the bits of a line end";
   EXPECT_TRUE(are_oversubscribed(pieces({place("m", {0}), place("m", {0})}), 0));
   EXPECT_TRUE(are_oversubscribed(pieces({place("m", {0, 1}), place("m", {0, 1}), place("m", {1})}), 2));
 }
 
 TEST(Oversubscription, RanksOfOtherMachinesDoNotCount) {
   EXPECT_FALSE(are_oversubscribed(pieces({place("m", {0}), place("n", {0}), place("o", {0})}), 0));
+  EXPECT_FALSE(are_oversubscribed(pieces({place("m", {0}), place("m1", {0})}), 0));
+  EXPECT_TRUE(are_oversubscribed(pieces({place("m1", {0}), place("m", {0}), place("m1", {0})}), 0));
 }
 
 TEST(Oversubscription, AMachineMayHaveMoreProcessorsThanASetOfLibcHasRoomFor) {

@@ -37,7 +37,7 @@ TEST_F(WaitHabitTest, IsKnownAfterAFewWaits) {
 TEST_F(WaitHabitTest, IsForgottenWhenWaitsComeLate) {
   begin_and_wait(5, 100);
   EXPECT_TRUE(habit.waits_soon());
-  begin_and_wait(1000, 10);  // two of these are measured
+  begin_and_wait(1000, 10);  // the ninth is measured at the latest, and then each
   EXPECT_FALSE(habit.waits_soon());
   begin_and_wait(1000, 100);
   EXPECT_FALSE(habit.waits_soon());
@@ -48,11 +48,29 @@ TEST_F(WaitHabitTest, IsForgottenWhenWaitsComeLate) {
 TEST_F(WaitHabitTest, OneLateWaitIsForgiven) {
   begin_and_wait(5, 3);
   for (int i = 0; i < 10; ++i) {
-    begin_and_wait(1000, 9);  // the last is measured, and so is the next
+    begin_and_wait(1000, 9);  // the last is measured, and so are the next three
     EXPECT_TRUE(habit.waits_soon());
-    begin_and_wait(5);
+    begin_and_wait(5, 3);
     EXPECT_TRUE(habit.waits_soon());
   }
+}
+
+TEST_F(WaitHabitTest, AProgramThatOftenWaitsLateHasNoHabit) {
+  begin_and_wait(5, 3);
+  for (int i = 0; i < 10; ++i) {
+    begin_and_wait(1000);
+    begin_and_wait(5);
+  }
+  EXPECT_FALSE(habit.waits_soon());
+}
+
+TEST_F(WaitHabitTest, EachWaitIsMeasuredAfterALateOne) {
+  begin_and_wait(5, 3);
+  for (int i = 0; i < 10; ++i) {
+    begin_and_wait(1000);
+    habit.note_wait();  // for another call of the same window
+  }
+  EXPECT_FALSE(habit.waits_soon());
 }
 
 TEST_F(WaitHabitTest, IsMeasuredFromTheFirstOfSeveralCalls) {
@@ -64,7 +82,7 @@ TEST_F(WaitHabitTest, IsMeasuredFromTheFirstOfSeveralCalls) {
     habit.note_wait();
   };
   begin_and_wait(5, 3);
-  for (int i = 0; i < 9; ++i) begin_window_and_wait(1, true);
+  for (int i = 0; i < 10; ++i) begin_window_and_wait(1, true);
   EXPECT_TRUE(habit.waits_soon()) << "the calls themselves take that long";
   for (int i = 0; i < 10; ++i) begin_window_and_wait(2, true);
   EXPECT_FALSE(habit.waits_soon()) << "it computes between them";

@@ -25,8 +25,8 @@ inline constexpr std::size_t mib = 1UL << 20;
 /// Shorter messages take one round; from this size on it pays to check for buffers from amldist_alloc(), too.
 inline constexpr std::size_t one_round_below = 8 * kib;
 
-/// Staging buffers: bytes of a slot, and of the longest piece that is all of a rank's data or another rank's share of
-/// it (a slot, if oversubscribed). Longer ones leave the second-level cache before they are read.
+/// Staging buffers: bytes of a slot, and the most that a rank reads at a time from one slot where data goes both ways
+/// (a slot, if oversubscribed). More would leave the second-level cache before it is read.
 inline constexpr std::size_t node_slot = 512 * kib;
 inline constexpr std::size_t node_piece = 128 * kib;
 /// Bytes of a piece if data goes one way only, in broadcasts, reduces, gathers and scatters: the receiver copies one

@@ -1,5 +1,7 @@
 #include "fabric/facts/rank_place.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "base/os/processor_place.hpp"

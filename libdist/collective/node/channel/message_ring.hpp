@@ -289,7 +289,8 @@ class RingReader : public RingEnd {
   void read_short(std::size_t header_bytes, std::span<std::byte> data) noexcept {
     copy_.copy(data.data(), place(at_) + header_bytes, data.size());
     pass_short(header_bytes + data.size());
-    // The next one is there, too, if this rank is behind. Else its line must stay with the writer.
+    // A rank that found this message at its first look is behind, so the next one is probably there, too. Otherwise the
+    // writer is about to write that line, and to ask for it would take it away.
     if (!std::exchange(has_waited_, false)) prefetch_for_reading(place(at_));
     known_ = std::max(known_, at_);
     ring_->taken.store(at_, std::memory_order_release);
@@ -348,7 +349,7 @@ class RingReader : public RingEnd {
 
  private:
   std::uint64_t known_ = 0;  ///< the ring can be read up to here
-  bool has_waited_ = false;  ///< announced() has found nothing since the last message
+  bool has_waited_ = false;  ///< announced() has found nothing since the last short message
   std::uint64_t fetched_ = 0;
   PreferredWays preferred_;
   MessageWayTimes ways_;
