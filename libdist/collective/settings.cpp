@@ -17,8 +17,8 @@ constexpr auto table = std::to_array<SettingDescription>({
      "the one that the process has loaded, else `libnccl.so.2`", "NCCL library for buffers on a GPU"},
     {variable::single_copy, "`amldist_init()`", "`on`, `off`, `always`", "`on`",
      "whether long messages between ranks of a node are copied once, by the kernel, where it allows that "
-     "(`process_vm_readv`); `always`: reductions too where measurement would not choose it. `off` or `always` on one "
-     "rank holds for all"},
+     "(`process_vm_readv`); `always`: reductions too where measurement would not choose it. Messages between ranks "
+     "that share processors are never. `off` or `always` on one rank holds for all"},
 });
 
 }  // namespace
