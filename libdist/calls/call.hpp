@@ -7,6 +7,7 @@
 #include <string>
 
 #include "calls/buffer_segments.hpp"
+#include "calls/call_lists.hpp"
 #include "calls/data_type.hpp"
 
 namespace amldist::calls {
@@ -33,14 +34,11 @@ struct Call {
   std::size_t count = 0;
   const void* send = nullptr;  ///< broadcast: the buffer, on every rank (also in `recv`)
   void* recv = nullptr;
-  std::span<const std::size_t> send_counts;   ///< alltoallv, reduce_scatterv
-  std::span<const std::size_t> send_offsets;  ///< alltoallv, reduce_scatterv
-  std::span<const std::size_t> recv_counts;   ///< alltoallv, allgatherv
-  std::span<const std::size_t> recv_offsets;  ///< alltoallv, allgatherv
-  const BufferSegments* segments = nullptr;   ///< allreduce in place: parts of the buffer that lie elsewhere, if any
-  int* source = nullptr;                      ///< where a receive with a tag stores the sender's rank, or null
-  void* stream = nullptr;                     ///< CUDA stream, for device buffers
-  std::uint64_t sequence = 0;                 ///< 1, 2, ... in the order of the communicator's calls, set by it
+  const CallLists* lists = nullptr;          ///< operations whose ranks have counts of their own
+  const BufferSegments* segments = nullptr;  ///< allreduce in place: parts of the buffer that lie elsewhere, if any
+  int* source = nullptr;                     ///< where a receive with a tag stores the sender's rank, or null
+  void* stream = nullptr;                    ///< CUDA stream, for device buffers
+  std::uint64_t sequence = 0;                ///< 1, 2, ... in the order of the communicator's calls, set by it
 };
 
 [[nodiscard]] constexpr bool is_reduction(Operation operation) noexcept {
@@ -89,7 +87,8 @@ struct Call {
 [[nodiscard]] inline std::uint32_t digest_of_lists(const Call& call) noexcept {
   std::uint32_t digest = 0;
   if (!is_listed(call.operation) || call.operation == Operation::alltoallv) return digest;
-  for (const std::size_t count : call.operation == Operation::allgatherv ? call.recv_counts : call.send_counts) {
+  for (const std::size_t count :
+       call.operation == Operation::allgatherv ? call.lists->recv_counts : call.lists->send_counts) {
     const auto bits = static_cast<std::uint32_t>(count ^ (count >> 32));
     digest = ((digest ^ bits) * 0x85ebca6bU) ^ (digest >> 15);
   }

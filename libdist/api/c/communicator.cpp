@@ -19,17 +19,23 @@ using amldist::Errc;
 using amldist::Error;
 using amldist::Result;
 using amldist::api::is_usable;
+using amldist::api::make_handle;
 using amldist::api::refusal_of;
+using amldist::api::request_of;
 using amldist::api::WorldGuard;
 using amldist::calls::Call;
+using amldist::calls::CallLists;
 using amldist::calls::Operation;
 using amldist::collective::Communicator;
+using amldist::collective::Request;
+using amldist::collective::RequestPtr;
 
 Error null_argument(std::string_view what) { return {Errc::invalid_argument, std::string(what) + " is NULL"}; }
 
 /// A call as the caller gave it: type and operator are still numbers, lists have no lengths yet.
 struct Arguments {
   Call call;
+  CallLists* lists = nullptr;
   int type = AMLDIST_UINT8;
   int op = AMLDIST_SUM;
   std::optional<int> tag;
@@ -51,7 +57,7 @@ struct Arguments {
 }
 
 /// Lists have an entry for each rank. Errors: a list is missing.
-[[gnu::noinline]] Result<void> measure_lists(const Communicator& comm, Call& call) {
+[[gnu::noinline]] Result<void> measure_lists(const Communicator& comm, Call& call, CallLists& lists) {
   using List = std::span<const std::size_t>;
   const auto measure = [&](List& counts, List& offsets) {
     if (counts.data() == nullptr || offsets.data() == nullptr) return false;
@@ -61,9 +67,10 @@ struct Arguments {
   };
   const bool sends = call.operation != Operation::allgatherv;
   const bool receives = call.operation != Operation::reduce_scatterv;
-  const bool has_all = (!receives || measure(call.recv_counts, call.recv_offsets)) &&
-                       (!sends || measure(call.send_counts, call.send_offsets));
-  if (has_all && !receives) call.count = call.send_counts[comm.identity().rank];
+  const bool has_all = (!receives || measure(lists.recv_counts, lists.recv_offsets)) &&
+                       (!sends || measure(lists.send_counts, lists.send_offsets));
+  if (has_all && !receives) call.count = lists.send_counts[comm.identity().rank];
+  call.lists = &lists;
   if (has_all) return {};
   return Error{Errc::invalid_argument,
                std::string(amldist::calls::to_string(call.operation)) + ": a list of counts or offsets is NULL"};
@@ -79,7 +86,7 @@ struct Arguments {
   if (arguments.tag) call.tag = *arguments.tag;
   call.type = static_cast<calls::DataType>(arguments.type);
   call.redop = static_cast<calls::ReduceOp>(arguments.op);
-  return calls::is_listed(call.operation) ? measure_lists(comm, call) : Result<void>();
+  return arguments.lists != nullptr ? measure_lists(comm, call, *arguments.lists) : Result<void>();
 }
 
 /// The error that a call on this communicator has returned, and, if the communicator is lost by it, the ranks that it
@@ -112,8 +119,11 @@ int run(amldist_comm* comm, Arguments&& arguments) {
   });
 }
 
-/// The handle of all calls that ended while they began.
-amldist_request ended;
+/// The handle of all calls that ended while they began: an address that is no request's.
+amldist_request* ended() noexcept {
+  alignas(Request) static std::byte place;
+  return reinterpret_cast<amldist_request*>(&place);
+}
 
 int begin(amldist_comm* comm, Arguments&& arguments, amldist_request** request) {
   return guarded_on(comm, [&]() -> Result<void> {
@@ -121,18 +131,18 @@ int begin(amldist_comm* comm, Arguments&& arguments, amldist_request** request) 
     *request = nullptr;
     if (!is_usable(comm)) return refusal_of(comm);
     if (auto status = complete(*comm->impl, arguments); !status) return status;
-    auto begun = comm->impl->begin(arguments.call);
-    if (!begun) return begun.error();
-    *request = *begun ? new amldist_request{std::move(*begun), comm} : &ended;
+    RequestPtr begun;
+    if (auto status = comm->impl->begin(arguments.call, begun); !status) return status;
+    *request = begun ? make_handle(std::move(begun), comm) : ended();
     return {};
   });
 }
 
 /// Keeps the result of a finished request for amldist_last_error(), and returns its status.
-int report(const Result<void>& result, const amldist_comm* of) {
+int report(const Result<void>& result, const void* origin) {
   if (result) return AMLDIST_OK;
   const int status = amldist::api::fail(result.error());
-  if (const auto comm = amldist::api::find_living(of)) name_culprit_of(*comm);
+  if (const auto comm = amldist::api::find_living(static_cast<const amldist_comm*>(origin))) name_culprit_of(*comm);
   return status;
 }
 
@@ -141,12 +151,12 @@ template <typename Wait>
 int finish_request(amldist_request** request, int* done, Wait wait) noexcept {
   int status = AMLDIST_OK;
   const int guarded = amldist::api::guarded([&]() -> Result<void> {
-    if (*request == &ended) *request = nullptr;
-    const bool is_done = *request == nullptr || wait(*(*request)->impl);
+    if (*request == ended()) *request = nullptr;
+    const bool is_done = *request == nullptr || wait(*request_of(*request));
     if (done != nullptr) *done = is_done ? 1 : 0;
     if (!is_done || *request == nullptr) return {};
-    const std::unique_ptr<amldist_request> owned(std::exchange(*request, nullptr));
-    status = report(owned->impl->result(), owned->comm);
+    const RequestPtr owned(request_of(std::exchange(*request, nullptr)));
+    status = report(owned->result(), owned->origin());
     return {};
   });
   return guarded != AMLDIST_OK ? guarded : status;
@@ -224,28 +234,26 @@ Arguments reduction_call(Operation operation, const void* send, void* recv, size
   made.op = op;
   return made;
 }
-Arguments allgatherv_call(const void* send, size_t count, void* recv, const size_t* counts, const size_t* offsets,
-                          amldist_type type) {
+/// `lists` outlives what is returned.
+Arguments allgatherv_call(const void* send, size_t count, void* recv, CallLists& lists, amldist_type type) {
   Arguments made = copy_call(Operation::allgatherv, send, recv, count, type);
-  made.call.recv_counts = {counts, 0};
-  made.call.recv_offsets = {offsets, 0};
+  made.lists = &lists;
   return made;
 }
-Arguments reduce_scatterv_call(const void* send, void* recv, const size_t* counts, const size_t* offsets,
-                               amldist_type type, amldist_op op) {
+Arguments reduce_scatterv_call(const void* send, void* recv, CallLists& lists, amldist_type type, amldist_op op) {
   Arguments made = reduction_call(Operation::reduce_scatterv, send, recv, 0, type, op);
-  made.call.send_counts = {counts, 0};
-  made.call.send_offsets = {offsets, 0};
+  made.lists = &lists;
   return made;
 }
-Arguments alltoallv_call(const void* send, const size_t* send_counts, const size_t* send_offsets, void* recv,
-                         const size_t* recv_counts, const size_t* recv_offsets, amldist_type type) {
+Arguments alltoallv_call(const void* send, void* recv, CallLists& lists, amldist_type type) {
   Arguments made = copy_call(Operation::alltoallv, send, recv, 0, type);
-  made.call.send_counts = {send_counts, 0};
-  made.call.send_offsets = {send_offsets, 0};
-  made.call.recv_counts = {recv_counts, 0};
-  made.call.recv_offsets = {recv_offsets, 0};
+  made.lists = &lists;
   return made;
+}
+/// Lists whose lengths are not known yet.
+CallLists lists_of(const size_t* send_counts, const size_t* send_offsets, const size_t* recv_counts,
+                   const size_t* recv_offsets) {
+  return {{send_counts, 0}, {send_offsets, 0}, {recv_counts, 0}, {recv_offsets, 0}};
 }
 Arguments message_call(Operation operation, const void* send, void* recv, size_t count, amldist_type type, int peer,
                        int tag, int* source = nullptr) {
@@ -274,7 +282,8 @@ int amldist_allgather(amldist_comm* comm, const void* send, void* recv, size_t c
 }
 int amldist_allgatherv(amldist_comm* comm, const void* send, size_t count, void* recv, const size_t* counts,
                        const size_t* offsets, amldist_type type) {
-  return run(comm, allgatherv_call(send, count, recv, counts, offsets, type));
+  CallLists lists = lists_of(nullptr, nullptr, counts, offsets);
+  return run(comm, allgatherv_call(send, count, recv, lists, type));
 }
 int amldist_reduce_scatter(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
                            amldist_op op) {
@@ -282,14 +291,16 @@ int amldist_reduce_scatter(amldist_comm* comm, const void* send, void* recv, siz
 }
 int amldist_reduce_scatterv(amldist_comm* comm, const void* send, void* recv, const size_t* counts,
                             const size_t* offsets, amldist_type type, amldist_op op) {
-  return run(comm, reduce_scatterv_call(send, recv, counts, offsets, type, op));
+  CallLists lists = lists_of(counts, offsets, nullptr, nullptr);
+  return run(comm, reduce_scatterv_call(send, recv, lists, type, op));
 }
 int amldist_alltoall(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type) {
   return run(comm, copy_call(Operation::alltoall, send, recv, count, type));
 }
 int amldist_alltoallv(amldist_comm* comm, const void* send, const size_t* send_counts, const size_t* send_offsets,
                       void* recv, const size_t* recv_counts, const size_t* recv_offsets, amldist_type type) {
-  return run(comm, alltoallv_call(send, send_counts, send_offsets, recv, recv_counts, recv_offsets, type));
+  CallLists lists = lists_of(send_counts, send_offsets, recv_counts, recv_offsets);
+  return run(comm, alltoallv_call(send, recv, lists, type));
 }
 int amldist_gather(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, int root) {
   return run(comm, copy_call(Operation::gather, send, recv, count, type, root));
@@ -330,7 +341,8 @@ int amldist_iallgather(amldist_comm* comm, const void* send, void* recv, size_t 
 }
 int amldist_iallgatherv(amldist_comm* comm, const void* send, size_t count, void* recv, const size_t* counts,
                         const size_t* offsets, amldist_type type, amldist_request** request) {
-  return begin(comm, allgatherv_call(send, count, recv, counts, offsets, type), request);
+  CallLists lists = lists_of(nullptr, nullptr, counts, offsets);
+  return begin(comm, allgatherv_call(send, count, recv, lists, type), request);
 }
 int amldist_ireduce_scatter(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
                             amldist_op op, amldist_request** request) {
@@ -338,7 +350,8 @@ int amldist_ireduce_scatter(amldist_comm* comm, const void* send, void* recv, si
 }
 int amldist_ireduce_scatterv(amldist_comm* comm, const void* send, void* recv, const size_t* counts,
                              const size_t* offsets, amldist_type type, amldist_op op, amldist_request** request) {
-  return begin(comm, reduce_scatterv_call(send, recv, counts, offsets, type, op), request);
+  CallLists lists = lists_of(counts, offsets, nullptr, nullptr);
+  return begin(comm, reduce_scatterv_call(send, recv, lists, type, op), request);
 }
 int amldist_ialltoall(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
                       amldist_request** request) {
@@ -347,7 +360,8 @@ int amldist_ialltoall(amldist_comm* comm, const void* send, void* recv, size_t c
 int amldist_ialltoallv(amldist_comm* comm, const void* send, const size_t* send_counts, const size_t* send_offsets,
                        void* recv, const size_t* recv_counts, const size_t* recv_offsets, amldist_type type,
                        amldist_request** request) {
-  return begin(comm, alltoallv_call(send, send_counts, send_offsets, recv, recv_counts, recv_offsets, type), request);
+  CallLists lists = lists_of(send_counts, send_offsets, recv_counts, recv_offsets);
+  return begin(comm, alltoallv_call(send, recv, lists, type), request);
 }
 int amldist_igather(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, int root,
                     amldist_request** request) {
@@ -402,11 +416,12 @@ int amldist_on_complete(amldist_request* request, amldist_complete_function func
   return amldist::api::guarded([&]() -> Result<void> {
     if (request == nullptr) return null_argument("the request");
     if (function == nullptr) return null_argument("amldist_on_complete: the function");
-    if (request == &ended) return function(AMLDIST_OK, context), Result<void>();
-    const auto impl = request->impl;  // the function may wait for the request, which frees it
-    const bool is_first = impl->on_complete([function, context, comm = request->comm](const Result<void>& result) {
-      function(report(result, comm), context);
-    });
+    if (request == ended()) return function(AMLDIST_OK, context), Result<void>();
+    const auto kept = RequestPtr::sharing(*request_of(request));  // the function may wait for it, which frees it
+    const auto tell = [function, context, origin = kept->origin()](const Result<void>& result) {
+      function(report(result, origin), context);
+    };
+    const bool is_first = kept->on_complete(tell);
     if (is_first) return {};
     return Error{Errc::invalid_argument, "amldist_on_complete: the request has a function already"};
   });

@@ -6,21 +6,13 @@
 #include <string>
 #include <string_view>
 
-#include "base/memory/recycled_memory.hpp"
 #include "base/text/result.hpp"
 #include "collective/communicator/communicator.hpp"
+#include "collective/communicator/context/request.hpp"
 
 struct amldist_comm {
   std::shared_ptr<amldist::collective::Communicator> impl;  ///< the only owner; empty once finalized
   bool is_step_world = false;                               ///< the process's only world of its step
-};
-struct amldist_request {
-  using Memory = amldist::RecycledMemory<amldist_request>;
-  static void* operator new(std::size_t /*bytes*/) { return Memory().allocate(1); }
-  static void operator delete(void* memory) noexcept { Memory().deallocate(static_cast<amldist_request*>(memory), 1); }
-
-  std::shared_ptr<amldist::collective::Request> impl;  ///< nullptr: of a call that ended while it began
-  const amldist_comm* comm = nullptr;                  ///< knows the ranks that an error names, while it is there
 };
 
 namespace amldist::api {
@@ -37,6 +29,16 @@ namespace amldist::api {
 
 /// A handle of a communicator.
 [[nodiscard]] amldist_comm* make_handle(std::unique_ptr<collective::Communicator> comm, bool is_step_world = false);
+
+/// The handle of a request is its address: the handle is one of its owners. The request's origin is the communicator's
+/// handle, which knows the ranks that an error names, while it is there.
+[[nodiscard]] inline amldist_request* make_handle(collective::RequestPtr request, const amldist_comm* comm) noexcept {
+  request->set_origin(comm);
+  return reinterpret_cast<amldist_request*>(request.release());
+}
+[[nodiscard]] inline collective::Request* request_of(amldist_request* handle) noexcept {
+  return reinterpret_cast<collective::Request*>(handle);
+}
 
 /// The communicator of a handle that may have been finalized meanwhile; nullptr then. Takes a lock.
 [[nodiscard]] std::shared_ptr<collective::Communicator> find_living(const amldist_comm* comm);

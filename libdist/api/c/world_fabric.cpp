@@ -41,8 +41,8 @@ Result<std::vector<std::string>> gather_texts(Communicator& world, const std::st
   call.count = own.size();
   call.send = own.data();
   call.recv = all.data();
-  call.recv_counts = counts;
-  call.recv_offsets = offsets;
+  const calls::CallLists lists = {{}, {}, counts, offsets};
+  call.lists = &lists;
   if (auto status = world.run(call); !status) return status.error();
   std::vector<std::string> texts;
   for (std::size_t rank = 0; rank < size; ++rank) texts.push_back(all.substr(offsets[rank], counts[rank]));

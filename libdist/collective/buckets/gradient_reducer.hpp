@@ -71,7 +71,7 @@ class GradientReducer {
     std::size_t missing = 0;          ///< number of tensors that are not ready
     std::uint64_t launched_at = 0;    ///< nanoseconds
     bool waited_for_at_once = false;  ///< in the last step
-    std::shared_ptr<Request> request;
+    RequestPtr request;
   };
 
   GradientReducer(Communicator& comm, calls::DataType type, const ReducerOptions& options);

@@ -24,19 +24,21 @@ Result<void> check_lists(const calls::Call& call, std::size_t own, std::size_t m
   const auto differ = [&](std::size_t given, std::string_view where, std::size_t expected) {
     return refusal(call, concat({std::to_string(given), where, std::to_string(expected)}));
   };
-  for (const auto list : {call.send_counts, call.send_offsets, call.recv_counts, call.recv_offsets}) {
+  for (const auto list :
+       {call.lists->send_counts, call.lists->send_offsets, call.lists->recv_counts, call.lists->recv_offsets}) {
     if (std::ranges::any_of(list, [&](std::size_t number) { return number > most; }))
       return refusal(call, "a count or an offset is beyond any memory");
   }
   const bool gathers = call.operation == calls::Operation::allgatherv;
   const bool crosses = call.operation == calls::Operation::alltoallv;
-  if (gathers && call.count != call.recv_counts[own])
-    return differ(call.count, " elements are given, but counts[own rank] is ", call.recv_counts[own]);
-  if (crosses && call.send_counts[own] != call.recv_counts[own])
-    return differ(call.send_counts[own], " elements are sent to the own rank, which expects ", call.recv_counts[own]);
-  if (call.send == nullptr && (gathers ? call.count != 0 : is_used(call.send_counts)))
+  if (gathers && call.count != call.lists->recv_counts[own])
+    return differ(call.count, " elements are given, but counts[own rank] is ", call.lists->recv_counts[own]);
+  if (crosses && call.lists->send_counts[own] != call.lists->recv_counts[own])
+    return differ(call.lists->send_counts[own], " elements are sent to the own rank, which expects ",
+                  call.lists->recv_counts[own]);
+  if (call.send == nullptr && (gathers ? call.count != 0 : is_used(call.lists->send_counts)))
     return refusal(call, "the buffer to send is NULL");
-  const bool receives = gathers || crosses ? is_used(call.recv_counts) : call.count != 0;
+  const bool receives = gathers || crosses ? is_used(call.lists->recv_counts) : call.count != 0;
   if (call.recv == nullptr && receives) return refusal(call, "the buffer to receive is NULL");
   return {};
 }
@@ -147,21 +149,21 @@ Result<void> check_lists_apart(const calls::Call& call, std::size_t own) {
   const std::size_t unit = size_of(call.type);
   if (call.operation == calls::Operation::reduce_scatterv) {
     const Range got = range_of(call.recv, call.count * unit);
-    const auto block = reinterpret_cast<std::uintptr_t>(call.send) + call.send_offsets[own] * unit;
-    const bool fine =
-        got.begin == block || !do_any_overlap({got}, blocks_of(call.send, call.send_counts, call.send_offsets, unit));
+    const auto block = reinterpret_cast<std::uintptr_t>(call.send) + call.lists->send_offsets[own] * unit;
+    const bool fine = got.begin == block || !do_any_overlap({got}, blocks_of(call.send, call.lists->send_counts,
+                                                                             call.lists->send_offsets, unit));
     return fine ? Result<void>() : overlap(call);
   }
   const Range sent = call.operation == calls::Operation::alltoallv
-                         ? extent_of(call.send, call.send_counts, call.send_offsets, unit)
+                         ? extent_of(call.send, call.lists->send_counts, call.lists->send_offsets, unit)
                          : range_of(call.send, call.count * unit);
-  if (!do_overlap(sent, extent_of(call.recv, call.recv_counts, call.recv_offsets, unit))) return {};
-  const auto recv = blocks_of(call.recv, call.recv_counts, call.recv_offsets, unit);
+  if (!do_overlap(sent, extent_of(call.recv, call.lists->recv_counts, call.lists->recv_offsets, unit))) return {};
+  const auto recv = blocks_of(call.recv, call.lists->recv_counts, call.lists->recv_offsets, unit);
   if (call.operation == calls::Operation::alltoallv) {
-    const auto send = blocks_of(call.send, call.send_counts, call.send_offsets, unit);
+    const auto send = blocks_of(call.send, call.lists->send_counts, call.lists->send_offsets, unit);
     return do_any_overlap(send, recv) ? Result<void>(overlap(call)) : Result<void>();
   }
-  const auto place = reinterpret_cast<std::uintptr_t>(call.recv) + call.recv_offsets[own] * unit;
+  const auto place = reinterpret_cast<std::uintptr_t>(call.recv) + call.lists->recv_offsets[own] * unit;
   if (sent.begin == place || !do_any_overlap({sent}, recv)) return {};
   return overlap(call);
 }

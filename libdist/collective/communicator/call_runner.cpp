@@ -63,7 +63,7 @@ Result<void> CallRunner::run_group(std::span<calls::Call> messages) {
   });
 }
 
-Result<void> CallRunner::run_to_completion(const std::vector<std::shared_ptr<Request>>& requests,
+Result<void> CallRunner::run_to_completion(const std::vector<RequestPtr>& requests,
                                            const std::atomic<bool>& is_awaited) {
   Result<void> result;
   if (requests.size() == 1) {

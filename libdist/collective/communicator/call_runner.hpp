@@ -40,7 +40,7 @@ class CallRunner {
   [[nodiscard]] Result<void> run_group(std::span<calls::Call> messages);
   /// Runs what the progress engine took from its queue: one request, or several messages that run as one. Done when the
   /// device is done, too. `is_awaited`: whether a thread of the program waits for it, which may change meanwhile.
-  [[nodiscard]] Result<void> run_to_completion(const std::vector<std::shared_ptr<Request>>& requests,
+  [[nodiscard]] Result<void> run_to_completion(const std::vector<RequestPtr>& requests,
                                                const std::atomic<bool>& is_awaited);
   /// For a thread that waits for another thread, which runs a call.
   void interrupt() { parts_.context.interrupt(); }

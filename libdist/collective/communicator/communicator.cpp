@@ -92,9 +92,7 @@ Result<void> Communicator::run(calls::Call& call) {
   }
   call.stream = stream_;
   if (group_depth_ == 0) return run_in_order(call);
-  for (auto* const list : {&call.send_counts, &call.send_offsets, &call.recv_counts, &call.recv_offsets}) {
-    if (!list->empty()) *list = lists_of_group_.emplace_back(list->begin(), list->end());
-  }
+  if (call.lists != nullptr) call.lists = &lists_of_group_.emplace_back(*call.lists).view();
   group_.push_back(call);
   return {};
 }
@@ -111,8 +109,8 @@ Result<void> Communicator::run_in_order(calls::Call& call) {
 }
 
 /// Waits for what submit() returned.
-Result<void> Communicator::result_of(const std::shared_ptr<Request>& request) {
-  if (request == nullptr) return {};
+Result<void> Communicator::result_of(const RequestPtr& request) {
+  if (!request) return {};
   request->wait();
   return request->result();
 }
@@ -124,31 +122,29 @@ bool Communicator::ends_at_once(calls::Call& call) {
   return !is_on_device(call, now) && engine_->try_message(call, now);
 }
 
-/// Checks a call that is not to block.
-Result<void> Communicator::prepare(calls::Call& call) const {
+Result<void> Communicator::check_begin(const calls::Call& call) const {
   if (group_depth_ > 0) {
     return Error{Errc::invalid_argument, concat({"i", to_string(call.operation),
                                                  " inside a group: use the blocking call, "
                                                  "amldist_group_end() runs it"})};
   }
-  call.stream = stream_;
-  return passes_quick_check(call, context_.size()) ? Result<void>()
-                                                   : check_call(call, context_.rank(), context_.size());
+  return check_call(call, context_.rank(), context_.size());
 }
 
-Result<std::shared_ptr<Request>> Communicator::begin(calls::Call& call) {
-  if (auto status = prepare(call); !status) return status.error();
-  return submit(call);
+Result<void> Communicator::begin(calls::Call& call, RequestPtr& request) {
+  if (auto status = prepare(call); !status) return status;
+  request = submit(call);
+  return {};
 }
 
-Result<std::shared_ptr<Request>> Communicator::begin(std::vector<calls::Call> calls, ProgressBy by) {
+Result<RequestPtr> Communicator::begin(std::vector<calls::Call> calls, ProgressBy by) {
   for (calls::Call& call : calls) {
     if (auto status = prepare(call); !status) return status.error();
   }
   return engine_->submit(std::move(calls), by);
 }
 
-std::shared_ptr<Request> Communicator::submit(calls::Call& call) {
+[[gnu::always_inline]] inline RequestPtr Communicator::submit(calls::Call& call) {
   if (!is_point_to_point(call.operation)) return engine_->submit(call);
   const std::uint64_t now = process_->ticks.now();
   return is_on_device(call, now) ? engine_->submit(call) : engine_->submit_message(call, now);
@@ -186,7 +182,7 @@ Result<void> Communicator::run_messages_in_order(std::span<calls::Call> messages
   const bool on_device = std::ranges::any_of(messages, [this](const calls::Call& call) { return is_on_device(call); });
   if (on_device) engine_->drain();
   if (on_device || !engine_->has_work()) return runner_->run_group(messages);
-  std::vector<std::shared_ptr<Request>> requests;
+  std::vector<RequestPtr> requests;
   for (calls::Call& message : messages) requests.push_back(submit(message));
   Result<void> all;
   for (const auto& request : requests) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/text/environment.hpp"
+#include "collective/communicator/call_check.hpp"
 #include "collective/communicator/call_runner.hpp"
 #include "collective/communicator/context/call_recorder.hpp"
 #include "collective/communicator/context/comm_context.hpp"
@@ -44,10 +45,11 @@ class Communicator {
 
   /// Runs a call to its end, after those begun before; inside a group only keeps it. Sets its sequence and stream.
   [[nodiscard]] Result<void> run(calls::Call& call);
-  /// Begins a call, or several collectives without lists as one request; nullptr: a message that has ended already.
-  /// Errors: invalid_argument inside a group, and those of check_call().
-  [[nodiscard]] Result<std::shared_ptr<Request>> begin(std::vector<calls::Call> calls, ProgressBy by);
-  [[nodiscard]] Result<std::shared_ptr<Request>> begin(calls::Call& call);
+  /// Begins a call, or several collectives without lists as one request. Errors: invalid_argument inside a group, and
+  /// those of check_call().
+  [[nodiscard]] Result<RequestPtr> begin(std::vector<calls::Call> calls, ProgressBy by);
+  /// `request` becomes its request; none: a message that has ended already.
+  [[nodiscard]] Result<void> begin(calls::Call& call, RequestPtr& request);
   [[nodiscard]] Result<void> group_begin();
   [[nodiscard]] Result<void> group_end();
   /// nullptr for a negative colour.
@@ -112,10 +114,16 @@ class Communicator {
   [[nodiscard]] Result<void> run_in_order(calls::Call& call);
   [[nodiscard]] Result<void> run_messages_in_order(std::span<calls::Call> messages);
   [[nodiscard]] Result<void> run_group();
-  [[nodiscard]] Result<void> prepare(calls::Call& call) const;
+  /// Checks a call that is not to block, and completes it.
+  [[nodiscard]] Result<void> prepare(calls::Call& call) const {
+    call.stream = stream_;
+    if (group_depth_ == 0 && passes_quick_check(call, context_.size())) return {};
+    return check_begin(call);
+  }
+  [[nodiscard]] Result<void> check_begin(const calls::Call& call) const;
   [[nodiscard]] bool ends_at_once(calls::Call& call);
-  [[nodiscard]] std::shared_ptr<Request> submit(calls::Call& call);
-  [[nodiscard]] static Result<void> result_of(const std::shared_ptr<Request>& request);
+  [[nodiscard]] RequestPtr submit(calls::Call& call);
+  [[nodiscard]] static Result<void> result_of(const RequestPtr& request);
   [[nodiscard]] Result<void> start_recorder(const EnvironmentReader& environment, bool is_of_step,
                                             const calls::Call& call);
   void close_recorder() noexcept;
@@ -148,7 +156,7 @@ class Communicator {
   std::uint64_t agreements_ = 0;  ///< rounds that were started
   int group_depth_ = 0;
   std::vector<calls::Call> group_;
-  std::deque<std::vector<std::size_t>> lists_of_group_;  ///< counts and offsets of its calls: the caller's may be gone
+  std::deque<calls::OwnedLists> lists_of_group_;
 };
 
 }  // namespace amldist::collective

@@ -12,11 +12,10 @@ namespace {
 constexpr auto look_again = std::chrono::milliseconds(1);
 
 bool is_message(const Request& request) { return is_point_to_point(request.first().operation); }
-bool is_message(const std::shared_ptr<Request>& request) { return is_message(*request); }
-bool is_short(const calls::Call& message) {
-  constexpr std::size_t most = 8UL << 10;
-  return message.count * size_of(message.type) <= most;
-}
+bool is_message(const RequestPtr& request) { return is_message(*request); }
+
+/// Bytes of a message that takes a microsecond at most.
+constexpr std::size_t most_short = 8UL << 10;
 
 }  // namespace
 
@@ -31,7 +30,7 @@ ProgressEngine::~ProgressEngine() {
 }
 
 // ---- submission ----
-std::shared_ptr<Request> ProgressEngine::submit(std::shared_ptr<Request> request, ProgressBy by) {
+RequestPtr ProgressEngine::submit(RequestPtr request, ProgressBy by) {
   bool wakes = false;
   {
     const std::lock_guard lock(mutex_);
@@ -42,19 +41,20 @@ std::shared_ptr<Request> ProgressEngine::submit(std::shared_ptr<Request> request
   return request;
 }
 
-std::shared_ptr<Request> ProgressEngine::submit_message(calls::Call& message, std::uint64_t now) {
-  if (!is_used_ && messages_.try_at_once(message, now)) return nullptr;
-  std::shared_ptr<Request> request;
+RequestPtr ProgressEngine::submit_message(calls::Call& call, std::uint64_t now) {
+  const Message message = HostBackend::message_of(call);
+  if (!is_used_ && messages_.try_at_once(call, message, now)) return {};
+  RequestPtr request;
   bool wakes = false;
   bool begins = false;
   {
     const std::lock_guard lock(mutex_);
-    if (!is_driven_ && messages_.try_at_once(message, now)) return nullptr;
-    begins = !is_driven_ && messages_.can_begin(message);
-    request = make_request(std::as_const(message));
-    if (begins) messages_.begin(request, now);
+    if (!is_driven_ && messages_.try_at_once(call, message, now)) return {};
+    begins = !is_driven_ && messages_.can_begin(call);
+    request = make_request(std::as_const(call));
+    if (begins) messages_.begin(request, message, now);
     else messages_.submit(request);
-    wakes = !request->is_done() && needs_thread(ProgressBy::engine, is_short(message));
+    wakes = !request->is_done() && needs_thread(ProgressBy::engine, message.bytes <= most_short);
   }
   if (wakes) thread_needed_.notify_one();
   if (!begins) messages_.interrupt();
@@ -92,8 +92,8 @@ bool ProgressEngine::can_run_next() const {
 }
 
 /// The first call, or all messages at the front.
-std::vector<std::shared_ptr<Request>> ProgressEngine::pop_next() {
-  std::vector<std::shared_ptr<Request>> next;
+std::vector<RequestPtr> ProgressEngine::pop_next() {
+  std::vector<RequestPtr> next;
   if (!can_run_next()) return next;
   do {
     next.push_back(std::move(queue_.front()));
@@ -118,7 +118,15 @@ void ProgressEngine::progress_once(Lock& lock, int& idle) {
   if (idle > 0) messages_.back_off(idle);
   lock.lock();
   is_driven_ = false;
-  round_ended_.notify_all();
+  if (awaiting_round_ != 0) round_ended_.notify_all();
+}
+
+template <typename HasEnded>
+bool ProgressEngine::await_rounds(Lock& lock, HasEnded has_ended) {
+  ++awaiting_round_;
+  const bool ended = round_ended_.wait_for(lock, look_again, has_ended);
+  --awaiting_round_;
+  return ended;
 }
 
 /// While another thread drives, it may finish a message and go on with a collective that waits for what this thread
@@ -127,7 +135,7 @@ void ProgressEngine::progress_or_wait(Lock& lock, int& idle, const Request* awai
   if (!is_driven_) return progress_once(lock, idle);
   const auto has_ended = [&] { return !is_driven_ || (awaited != nullptr && awaited->is_done()); };
   InterruptCheck interrupts;
-  while (!round_ended_.wait_for(lock, look_again, has_ended)) {
+  while (!await_rounds(lock, has_ended)) {
     lock.unlock();
     if (interrupts.is_interrupted(Clock::now())) runner_.interrupt();
     lock.lock();
@@ -185,7 +193,7 @@ void ProgressEngine::progress_for(const Request& request, ProgressUntil until) {
       progress_or_wait(lock, idle, &request);
     } else {  // a collective may wait for what this thread does after its message, and the message for the collective
       call_thread();
-      round_ended_.wait_for(lock, look_again, [&] { return request.is_done() || !can_run_next(); });
+      await_rounds(lock, [&] { return request.is_done() || !can_run_next(); });
     }
   } while (!request.is_done() && (to_the_end || !queue_.empty()));
   has_waiter_ = false;

@@ -18,9 +18,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/memory/recycled_memory.hpp"
+#include "base/os/brief_lock.hpp"
 #include "collective/communicator/call_runner.hpp"
 #include "collective/communicator/context/request.hpp"
+#include "collective/communicator/host/host_backend.hpp"
 #include "collective/communicator/host/pending_messages.hpp"
 #include "collective/communicator/wait_habit.hpp"
 
@@ -45,21 +46,20 @@ class ProgressEngine final : public RequestDriver {
   ProgressEngine& operator=(const ProgressEngine&) = delete;
 
   /// Adds calls that were checked to the queue.
-  [[nodiscard]] std::shared_ptr<Request> submit(const calls::Call& call) {
-    return submit(make_request(call), ProgressBy::engine);
-  }
-  [[nodiscard]] std::shared_ptr<Request> submit(std::vector<calls::Call> calls, ProgressBy by) {
+  [[nodiscard]] RequestPtr submit(const calls::Call& call) { return submit(make_request(call), ProgressBy::engine); }
+  [[nodiscard]] RequestPtr submit(std::vector<calls::Call> calls, ProgressBy by) {
     return submit(make_request(std::move(calls)), by);
   }
-  /// Begins a send or receive of a host buffer: on this thread where that takes no waiting. nullptr: it has ended.
+  /// Begins a send or receive of a host buffer: on this thread where that takes no waiting. None: it has ended.
   /// `now`: in ticks.
-  [[nodiscard]] std::shared_ptr<Request> submit_message(calls::Call& message, std::uint64_t now);
+  [[nodiscard]] RequestPtr submit_message(calls::Call& message, std::uint64_t now);
   /// Makes a blocking send or receive of a host buffer that takes next to no waiting; false: submit it next.
   [[nodiscard]] bool try_message(calls::Call& message, std::uint64_t now) {
-    if (!is_used_) return messages_.try_at_once(message, now, Transport::Look::briefly);
+    const Message wanted = HostBackend::message_of(message);
+    if (!is_used_) return messages_.try_at_once(message, wanted, now, Transport::Look::briefly);
     const std::lock_guard lock(mutex_);
-    return !is_driven_ &&
-           messages_.try_at_once(message, now, is_idle() ? Transport::Look::briefly : Transport::Look::once);
+    const auto look = is_idle() ? Transport::Look::briefly : Transport::Look::once;
+    return !is_driven_ && messages_.try_at_once(message, wanted, now, look);
   }
   /// Whether anything was submitted and has not ended. Costs nothing until the first submission.
   [[nodiscard]] bool has_work() { return is_used_ && is_busy(); }
@@ -67,19 +67,22 @@ class ProgressEngine final : public RequestDriver {
   void drain();
 
  private:
-  using Lock = std::unique_lock<std::mutex>;
+  using Lock = std::unique_lock<BriefLock>;
 
   template <typename Calls>
-  [[nodiscard]] std::shared_ptr<Request> make_request(Calls&& calls) {
+  [[nodiscard]] RequestPtr make_request(Calls&& calls) {
     is_used_ = true;
-    return std::allocate_shared<Request>(RecycledMemory<Request>(), std::forward<Calls>(calls), *this);
+    return RequestPtr(new Request(std::forward<Calls>(calls), *this));
   }
-  [[nodiscard]] std::shared_ptr<Request> submit(std::shared_ptr<Request> request, ProgressBy by);
+  [[nodiscard]] RequestPtr submit(RequestPtr request, ProgressBy by);
   void progress_for(const Request& request, ProgressUntil until) override;
   void run_thread();
   void progress_once(Lock& lock, int& idle);
   /// The same, or waits for the thread that drives, at most until `awaited` is done, if there is one.
   void progress_or_wait(Lock& lock, int& idle, const Request* awaited);
+  /// Waits until `has_ended`, which is asked after each round, but for a millisecond at most; returns it.
+  template <typename HasEnded>
+  bool await_rounds(Lock& lock, HasEnded has_ended);
   [[nodiscard]] bool is_busy();
   // Needs the lock.
   [[nodiscard]] bool is_idle() const { return queue_.empty() && !is_driven_ && messages_.is_empty(); }
@@ -89,7 +92,7 @@ class ProgressEngine final : public RequestDriver {
   [[nodiscard]] bool needs_thread(ProgressBy by, bool is_short = false);
   void call_thread();
   [[nodiscard]] bool await_work(Lock& lock);
-  [[nodiscard]] std::vector<std::shared_ptr<Request>> pop_next();
+  [[nodiscard]] std::vector<RequestPtr> pop_next();
 
   CallRunner& runner_;
   PendingMessages& messages_;
@@ -97,13 +100,14 @@ class ProgressEngine final : public RequestDriver {
   bool is_used_ = false;  ///< only accessed by the program's thread, like the next
   WaitHabit habit_;
 
-  std::mutex mutex_;                            // guards the members below
-  std::condition_variable round_ended_;         ///< a round of progress has ended
-  std::condition_variable thread_needed_;       ///< separate, because a wakeup takes the processor from another thread
-  std::deque<std::shared_ptr<Request>> queue_;  ///< requests that have not begun
-  bool is_driven_ = false;                      ///< a thread is in progress_once()
-  std::atomic<bool> has_waiter_ = false;        ///< a thread that waits for a request drives, not the progress thread
-  bool flush_messages_ = false;                 ///< device messages in the queue must not wait for more of them
+  BriefLock mutex_;                            // guards the members below
+  std::condition_variable_any round_ended_;    ///< a round of progress has ended
+  int awaiting_round_ = 0;                     ///< threads
+  std::condition_variable_any thread_needed_;  ///< separate, because a wakeup takes the processor from another thread
+  std::deque<RequestPtr> queue_;               ///< requests that have not begun
+  bool is_driven_ = false;                     ///< a thread is in progress_once()
+  std::atomic<bool> has_waiter_ = false;       ///< a thread that waits for a request drives, not the progress thread
+  bool flush_messages_ = false;                ///< device messages in the queue must not wait for more of them
   bool is_stopping_ = false;
   bool is_called_ = false;         ///< the progress thread is to begin at once
   bool is_left_alone_ = false;     ///< the program waits soon

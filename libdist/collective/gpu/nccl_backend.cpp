@@ -286,15 +286,15 @@ int NcclBackend::enqueue_pieces(const calls::Call& call) {
   for (int peer = 0; peer < size_ && (result == nccl_success || result == nccl_in_progress); ++peer) {
     const auto at = static_cast<std::size_t>(peer);
     if (sends_to(peer)) {
-      const std::size_t count = v ? call.send_counts[at] : call.count;
-      const std::size_t offset = v                                            ? call.send_offsets[at]
+      const std::size_t count = v ? call.lists->send_counts[at] : call.count;
+      const std::size_t offset = v                                            ? call.lists->send_offsets[at]
                                  : call.operation == calls::Operation::gather ? 0
                                                                               : at * call.count;
       result = api_.send(advanced(call.send, offset, call.type), count * factor, type, peer, comm_, call.stream);
     }
     if (receives_from(peer) && (result == nccl_success || result == nccl_in_progress)) {
-      const std::size_t count = v ? call.recv_counts[at] : call.count;
-      const std::size_t offset = v                                             ? call.recv_offsets[at]
+      const std::size_t count = v ? call.lists->recv_counts[at] : call.count;
+      const std::size_t offset = v                                             ? call.lists->recv_offsets[at]
                                  : call.operation == calls::Operation::scatter ? 0
                                                                                : at * call.count;
       result = api_.recv(advanced(call.recv, offset, call.type), count * factor, type, peer, comm_, call.stream);
@@ -354,10 +354,10 @@ int NcclBackend::enqueue_broadcasts(const calls::Call& call) {
   int result = nccl_success;
   for (int root = 0; root < size_ && (result == nccl_success || result == nccl_in_progress); ++root) {
     const auto at = static_cast<std::size_t>(root);
-    if (call.recv_counts[at] == 0) continue;
-    void* const piece = advanced(call.recv, call.recv_offsets[at], call.type);
-    result = api_.broadcast(root == rank_ ? call.send : piece, piece, call.recv_counts[at] * factor, type, root, comm_,
-                            call.stream);
+    if (call.lists->recv_counts[at] == 0) continue;
+    void* const piece = advanced(call.recv, call.lists->recv_offsets[at], call.type);
+    result = api_.broadcast(root == rank_ ? call.send : piece, piece, call.lists->recv_counts[at] * factor, type, root,
+                            comm_, call.stream);
   }
   return result;
 }
@@ -368,9 +368,9 @@ int NcclBackend::enqueue_reduces(const calls::Call& call) {
   int result = nccl_success;
   for (int root = 0; root < size_ && (result == nccl_success || result == nccl_in_progress); ++root) {
     const auto at = static_cast<std::size_t>(root);
-    if (call.send_counts[at] == 0) continue;
-    const void* const block = advanced(call.send, call.send_offsets[at], call.type);
-    result = api_.reduce(block, root == rank_ ? call.recv : nullptr, call.send_counts[at] * factor, type,
+    if (call.lists->send_counts[at] == 0) continue;
+    const void* const block = advanced(call.send, call.lists->send_offsets[at], call.type);
+    result = api_.reduce(block, root == rank_ ? call.recv : nullptr, call.lists->send_counts[at] * factor, type,
                          operator_of(call).value_or(0), root, comm_, call.stream);
   }
   return result;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "collective/communicator/context/refused_calls.hpp"
+#include "collective/communicator/host/host_backend.hpp"
 #include "collective/communicator/host/pending_messages.hpp"
 #include "collective/communicator/record_place.hpp"
 #include "collective/communicator/split_requests.hpp"
@@ -201,7 +202,7 @@ struct PendingMessagesTest : ::testing::Test {
 };
 
 TEST_F(PendingMessagesTest, TheLastOneEndsInsideACollectiveThatGoesOn) {
-  const auto request = std::make_shared<Request>(call_of(calls::Operation::recv), driver);
+  const auto request = RequestPtr(new Request(call_of(calls::Operation::recv), driver));
   messages.submit(request);
   messages.take_up();
   context.watch().enter(numbered(calls::Operation::allreduce, 1));
@@ -215,7 +216,7 @@ TEST_F(PendingMessagesTest, TheLastOneEndsInsideACollectiveThatGoesOn) {
 }
 
 TEST_F(PendingMessagesTest, TheLastOneIsNotInProgressWhenItHasEnded) {
-  messages.submit(std::make_shared<Request>(call_of(calls::Operation::recv), driver));
+  messages.submit(RequestPtr(new Request(call_of(calls::Operation::recv), driver)));
   messages.take_up();
   messages.back_off(1);
   EXPECT_TRUE(context.watch().activity().inside);
@@ -225,10 +226,10 @@ TEST_F(PendingMessagesTest, TheLastOneIsNotInProgressWhenItHasEnded) {
 }
 
 TEST_F(PendingMessagesTest, OneThatEndsAtOnceIsObservedAndDone) {
-  const auto request = std::make_shared<Request>(call_of(calls::Operation::send), driver);
+  const auto request = RequestPtr(new Request(call_of(calls::Operation::send), driver));
   transport.ends_at_once = true;
   EXPECT_TRUE(messages.can_begin(request->first()));
-  messages.begin(request, 0);
+  messages.begin(request, HostBackend::message_of(request->first()), 0);
   EXPECT_TRUE(request->is_done());
   EXPECT_TRUE(request->result());
   EXPECT_TRUE(messages.is_empty());
@@ -236,7 +237,7 @@ TEST_F(PendingMessagesTest, OneThatEndsAtOnceIsObservedAndDone) {
 }
 
 TEST_F(PendingMessagesTest, OneThatWasSubmittedComesBeforeOneThatBegins) {
-  messages.submit(std::make_shared<Request>(call_of(calls::Operation::recv), driver));
+  messages.submit(RequestPtr(new Request(call_of(calls::Operation::recv), driver)));
   EXPECT_FALSE(messages.can_begin(call_of(calls::Operation::send)));
   messages.take_up();
   EXPECT_TRUE(messages.can_begin(call_of(calls::Operation::send)));
@@ -244,10 +245,10 @@ TEST_F(PendingMessagesTest, OneThatWasSubmittedComesBeforeOneThatBegins) {
 
 TEST_F(PendingMessagesTest, OneThatIsMovedAtOnceIsNumberedAndObserved) {
   calls::Call call = call_of(calls::Operation::send);
-  EXPECT_FALSE(messages.try_at_once(call, 0));
+  EXPECT_FALSE(messages.try_at_once(call, HostBackend::message_of(call), 0));
   EXPECT_TRUE(seen.begun.empty());
   transport.moves_at_once = true;
-  EXPECT_TRUE(messages.try_at_once(call, 0));
+  EXPECT_TRUE(messages.try_at_once(call, HostBackend::message_of(call), 0));
   EXPECT_EQ(call.sequence, 1U);
   EXPECT_EQ(seen.begun, std::vector<std::uint64_t>{1});
   EXPECT_EQ(seen.completed.size(), 1U);
@@ -258,25 +259,25 @@ TEST_F(PendingMessagesTest, OneThatIsMovedAtOnceIsNumberedAndObserved) {
 TEST_F(PendingMessagesTest, NoneIsMovedBeforeOneThatWasSubmittedOrOnALostCommunicator) {
   transport.moves_at_once = true;
   calls::Call call = call_of(calls::Operation::send);
-  messages.submit(std::make_shared<Request>(call_of(calls::Operation::recv), driver));
-  EXPECT_FALSE(messages.try_at_once(call, 0));
+  messages.submit(RequestPtr(new Request(call_of(calls::Operation::recv), driver)));
+  EXPECT_FALSE(messages.try_at_once(call, HostBackend::message_of(call), 0));
   messages.take_up();
-  EXPECT_TRUE(messages.try_at_once(call, 0));
+  EXPECT_TRUE(messages.try_at_once(call, HostBackend::message_of(call), 0));
   context.watch().give_diagnosis({Errc::peer, "rank 3 has ended"});
-  EXPECT_FALSE(messages.try_at_once(call, 0));
+  EXPECT_FALSE(messages.try_at_once(call, HostBackend::message_of(call), 0));
 }
 
 /// The thread that begins one must not run the functions of other requests.
 TEST_F(PendingMessagesTest, AFailureReachesAllInTheNextRoundOfProgress) {
-  const auto first = std::make_shared<Request>(call_of(calls::Operation::recv), driver);
+  const auto first = RequestPtr(new Request(call_of(calls::Operation::recv), driver));
   int told = 0;
   EXPECT_TRUE(first->on_complete([&](const Result<void>& result) { told += result ? 0 : 1; }));
-  messages.begin(first, 0);
+  messages.begin(first, HostBackend::message_of(first->first()), 0);
   transport.is_broken = true;
-  const auto second = std::make_shared<Request>(call_of(calls::Operation::send), driver);
-  messages.begin(second, 0);
-  const auto third = std::make_shared<Request>(call_of(calls::Operation::send), driver);
-  messages.begin(third, 0);
+  const auto second = RequestPtr(new Request(call_of(calls::Operation::send), driver));
+  messages.begin(second, HostBackend::message_of(second->first()), 0);
+  const auto third = RequestPtr(new Request(call_of(calls::Operation::send), driver));
+  messages.begin(third, HostBackend::message_of(third->first()), 0);
   EXPECT_FALSE(first->is_done() || second->is_done() || third->is_done());
   EXPECT_EQ(told, 0);
   EXPECT_TRUE(messages.progress());

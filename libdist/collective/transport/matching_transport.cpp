@@ -38,12 +38,13 @@ Message MatchingTransport::Packet::from(int peer) noexcept {
 
 Result<void> MatchingTransport::post(const Message& message, Direction direction, std::size_t& left,
                                      calls::Watchdog& watchdog) {
-  if (message.tag == Message::untagged) {
-    const std::size_t before = left;
-    auto posted = plain_->post(message, direction, left, watchdog);
-    has_plain_ = has_plain_ || left != before;
-    return posted;
-  }
+  if (message.tag != Message::untagged) return post_tagged(message, direction, left, watchdog);
+  has_plain_ = true;
+  return plain_->post(message, direction, left, watchdog);
+}
+
+Result<void> MatchingTransport::post_tagged(const Message& message, Direction direction, std::size_t& left,
+                                            calls::Watchdog& watchdog) {
   if (!tagged_) {
     tagged_ = make_();
     tagged_of_all_.store(tagged_.get());

@@ -102,6 +102,9 @@ class MatchingTransport final : public Transport {
   };
 
   [[nodiscard]] bool has_tagged() const noexcept { return !sendings_.empty() || !wanted_.empty(); }
+  /// Not inlined: a plain message is passed on without any work.
+  [[gnu::noinline, nodiscard]] Result<void> post_tagged(const Message& message, Direction direction, std::size_t& left,
+                                                        calls::Watchdog& watchdog);
   [[nodiscard]] Result<void> send(const Message& message, std::size_t& left, calls::Watchdog& watchdog);
   void receive(const Message& message, std::size_t& left);
   [[nodiscard]] bool send_at_once(const Message& message, Look look);
@@ -133,7 +136,7 @@ class MatchingTransport final : public Transport {
   std::list<Wanted> wanted_;    ///< oldest first
   std::list<Early> early_;      ///< oldest first
   bool has_sent_head_ = false;  ///< move_at_once() has, of the message that is posted next
-  bool has_plain_ = false;      ///< the other transport has messages under way
+  bool has_plain_ = false;      ///< the other transport may have messages under way
 };
 
 }  // namespace amldist::collective

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <thread>
 #include <utility>
@@ -103,7 +104,8 @@ Result<void> NodeTransport::post(const Message& message, Direction direction, st
   const bool sends = direction == Direction::send;
   Neighbour& neighbour = neighbours_[*index];
   Queue& queue = sends ? neighbour.sends : neighbour.receives;
-  Progress begun = {message, &left, *index};
+  const bool was_empty = queue.is_empty();
+  Progress& begun = queue.push(message, left, *index);
   if (begun_ && begun_->neighbour == *index && begun_->message.data == message.data) {
     begun = *std::exchange(begun_, std::nullopt);
     begun.left = &left;
@@ -111,15 +113,17 @@ Result<void> NodeTransport::post(const Message& message, Direction direction, st
     begun.way = next_way(neighbour.to, message);
     neighbour.to.count(message.bytes);
   }
-  if (queue.is_empty()) {
+  if (was_empty) {
     if (sends) {
       const auto moved = push(begun, watchdog);
       if (!moved) return moved.error();
-      if (begun.remaining() == 0) return {};
+      if (begun.remaining() == 0) {
+        queue.pop();
+        return {};
+      }
     }
     (sends ? sending_ : receiving_).push_back(*index);
   }
-  queue.push(begun);
   ++left;
   is_new_ = true;
   return {};
@@ -183,9 +187,11 @@ bool NodeTransport::receive_in_step(std::size_t neighbour, const Message& messag
 }
 
 /// Receives what has arrived of short messages that were posted; whether no other message of this neighbour is awaited
-/// then. The next progress() reports them.
+/// then. The next progress() reports them. Looks when 1, 2, 4, ... messages are awaited: each look takes the line from
+/// its writer, which may not have begun to write.
 bool NodeTransport::take_arrived(std::size_t neighbour) noexcept {
   auto& [to, from, sends, receives] = neighbours_[neighbour];
+  if (!std::has_single_bit(receives.all().size())) return false;
   while (!receives.is_empty() && receives.front().done == 0 && receive_at_once(from, receives.front().message, 1)) {
     --*receives.front().left;
     receives.pop();

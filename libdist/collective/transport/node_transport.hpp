@@ -79,7 +79,13 @@ class NodeTransport final : public Transport {
     [[nodiscard]] bool is_empty() const noexcept { return first_ == messages_.size(); }
     [[nodiscard]] Progress& front() noexcept { return messages_[first_]; }
     [[nodiscard]] std::span<const Progress> all() const noexcept { return std::span(messages_).subspan(first_); }
-    void push(const Progress& message) { messages_.push_back(message); }
+    Progress& push(const Message& message, std::size_t& left, std::size_t neighbour) {
+      Progress& out = messages_.emplace_back();
+      out.message = message;
+      out.left = &left;
+      out.neighbour = neighbour;
+      return out;
+    }
     void pop() noexcept;
     void clear() noexcept;
 

@@ -25,8 +25,6 @@ namespace {
 using namespace recorder_format;
 using text::concat;
 
-constexpr std::uint64_t calls_between_ticks = 256;  // keeps the clock accurate if nothing calls tick()
-
 Error failed_to(std::string_view what, const std::string& path) {
   const int problem = errno;
   return {problem == ENOSPC ? Errc::limit : Errc::unavailable,
@@ -246,54 +244,6 @@ void FlightRecorder::close_communicator(std::uint32_t slot) noexcept {
   if (on() && slot < communicator_slots) communicators_[slot].closed = 1;
 }
 
-FlightRecorder::Ticket FlightRecorder::next_ticket() noexcept {
-  constexpr auto relaxed = std::memory_order_relaxed;
-  if (!burst_) return header_->recorded.fetch_add(1, relaxed) + 1;
-  const Ticket ticket = header_->recorded.load(relaxed) + 1;
-  header_->recorded.store(ticket, relaxed);
-  return ticket;
-}
-
-FlightRecorder::Ticket FlightRecorder::write(const RecordedCall& call, State state, std::uint64_t now) noexcept {
-  const Ticket ticket = put_entry(call, state, now);
-  if (ticket != 0 && call.communicator < communicator_slots && is_collective(call.operation)) {
-    communicators_[call.communicator].entered.store(call.sequence, std::memory_order_relaxed);
-  }
-  return ticket;
-}
-
-FlightRecorder::Ticket FlightRecorder::put_entry(const RecordedCall& call, State state, std::uint64_t now) noexcept {
-  if (header_ == nullptr) return 0;
-  constexpr auto relaxed = std::memory_order_relaxed;
-  const Ticket ticket = next_ticket();
-  RecordedEntry& entry = entries_[(ticket - 1) & mask_];
-  const std::uint32_t slot = call.communicator;
-  // Each new field must become visible after the ticket was cleared. Release stores do this; on x86 they are ordinary
-  // stores, whereas an atomic exchange of the ticket would drain the store buffer.
-  const auto put_after = [](auto& field, auto value) {
-    std::atomic_ref(field).store(value, std::memory_order_release);
-  };
-  entry.ticket.store(0, relaxed);
-  entry.sequence.store(call.sequence, std::memory_order_release);
-  put_after(entry.bytes, call.bytes);
-  put_after(entry.enqueued, now);
-  entry.started.store(state != State::enqueued ? now : 0, std::memory_order_release);
-  entry.ended.store(0, std::memory_order_release);
-  entry.communicator.store(slot, std::memory_order_release);
-  put_after(entry.peer, call.peer);
-  put_after(entry.status, std::int16_t{0});
-  put_after(entry.operation, static_cast<std::uint8_t>(call.operation));
-  put_after(entry.type, static_cast<std::uint8_t>(call.type));
-  put_after(entry.reduction, static_cast<std::uint8_t>(call.reduction));
-  put_after(entry.tag, call.tag);
-  if (sites_ != nullptr)
-    sites_[(ticket - 1) & mask_].store(reinterpret_cast<std::uintptr_t>(call.site), std::memory_order_release);
-  entry.state.store(static_cast<std::uint8_t>(state), std::memory_order_release);
-  entry.ticket.store(ticket, std::memory_order_release);
-  if (ticket % calls_between_ticks == 0) tick();
-  return ticket;
-}
-
 FlightRecorder::Ticket FlightRecorder::enqueue(const RecordedCall& call) noexcept {
   return write(call, State::enqueued, now());
 }
@@ -303,22 +253,6 @@ FlightRecorder::Ticket FlightRecorder::enqueue(const RecordedCall& call) noexcep
   const Ticket ticket = write(call, State::started, now());
   if (burst_) inexact_ = burst_->is_exact() ? 0 : ticket;
   return ticket;
-}
-
-[[gnu::flatten]] FlightRecorder::Ticket FlightRecorder::begin(const RecordedCall& call, std::uint64_t now) noexcept {
-  return write(call, State::started, now);
-}
-
-[[gnu::flatten]] void FlightRecorder::record_ended(const RecordedCall& call, std::uint64_t began,
-                                                   std::uint64_t ended) noexcept {
-  complete(write(call, State::started, began), ended);
-}
-
-/// nullptr if the ring has wrapped: the entry belongs to another call now.
-RecordedEntry* FlightRecorder::entry_of(Ticket ticket) const noexcept {
-  if (header_ == nullptr || ticket == 0) return nullptr;
-  RecordedEntry& entry = entries_[(ticket - 1) & mask_];
-  return entry.ticket.load(std::memory_order_relaxed) == ticket ? &entry : nullptr;
 }
 
 bool FlightRecorder::start(Ticket ticket) noexcept {
@@ -376,21 +310,6 @@ std::uint64_t FlightRecorder::end_of(RecordedEntry& entry, Ticket ticket) noexce
 [[gnu::flatten]] void FlightRecorder::complete(Ticket ticket) noexcept {
   RecordedEntry* const entry = entry_of(ticket);
   if (entry != nullptr) complete(*entry, end_of(*entry, ticket));
-}
-
-[[gnu::flatten]] void FlightRecorder::complete(Ticket ticket, std::uint64_t now) noexcept {
-  RecordedEntry* const entry = entry_of(ticket);
-  if (entry != nullptr) complete(*entry, now);
-}
-
-void FlightRecorder::complete(RecordedEntry& entry, std::uint64_t now) noexcept {
-  constexpr auto relaxed = std::memory_order_relaxed;
-  entry.ended.store(now, relaxed);
-  entry.state.store(static_cast<std::uint8_t>(State::completed), std::memory_order_release);
-  // The ring may have wrapped, and another thread may be writing a later call into this entry.
-  if (!is_collective(calls::Operation{std::atomic_ref(entry.operation).load(relaxed)})) return;
-  const std::uint32_t slot = entry.communicator.load(relaxed);
-  if (slot < communicator_slots) communicators_[slot].completed.store(entry.sequence.load(relaxed), relaxed);
 }
 
 void FlightRecorder::fail(Ticket ticket, int status) noexcept {

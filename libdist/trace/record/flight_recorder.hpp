@@ -28,13 +28,6 @@
 
 namespace amldist::trace {
 
-namespace recorder_format {
-struct RecorderHeader;
-struct CommunicatorSlot;
-struct RecordedEntry;
-enum class State : std::uint8_t;
-}  // namespace recorder_format
-
 /// The process whose calls a file holds.
 struct RecorderOwner {
   std::string job;  ///< name of the step, the same for all its processes: "JOBID.STEP"
@@ -158,9 +151,13 @@ class FlightRecorder {
   void announce(Ending ending) noexcept;
 
  private:
+  static constexpr std::uint64_t calls_between_ticks = 256;  ///< keeps the clock accurate if nothing calls tick()
+
   void complete(recorder_format::RecordedEntry& entry, std::uint64_t now) noexcept;
-  Ticket write(const RecordedCall& call, recorder_format::State state, std::uint64_t now) noexcept;
-  Ticket put_entry(const RecordedCall& call, recorder_format::State state, std::uint64_t now) noexcept;
+  Ticket write(const RecordedCall& call, recorder_format::State state, std::uint64_t began,
+               std::uint64_t ended = 0) noexcept;
+  Ticket put_entry(const RecordedCall& call, recorder_format::State state, std::uint64_t began,
+                   std::uint64_t ended = 0) noexcept;
   [[nodiscard]] recorder_format::RecordedEntry* entry_of(Ticket ticket) const noexcept;
   [[nodiscard]] std::uint64_t now() noexcept { return burst_ ? burst_->now() : clock_.now(); }
   [[nodiscard]] std::uint64_t end_of(recorder_format::RecordedEntry& entry, Ticket ticket) noexcept;
@@ -192,5 +189,91 @@ class FlightRecorder {
   std::int32_t pid_ = 0;
   std::string path_;
 };
+
+// ---- the path of every short call of this library, which inlines it ----
+inline FlightRecorder::Ticket FlightRecorder::next_ticket() noexcept {
+  constexpr auto relaxed = std::memory_order_relaxed;
+  if (!burst_) return header_->recorded.fetch_add(1, relaxed) + 1;
+  const Ticket ticket = header_->recorded.load(relaxed) + 1;
+  header_->recorded.store(ticket, relaxed);
+  return ticket;
+}
+
+inline FlightRecorder::Ticket FlightRecorder::put_entry(const RecordedCall& call, recorder_format::State state,
+                                                        std::uint64_t began, std::uint64_t ended) noexcept {
+  using recorder_format::State;
+  if (header_ == nullptr) return 0;
+  constexpr auto relaxed = std::memory_order_relaxed;
+  const Ticket ticket = next_ticket();
+  recorder_format::RecordedEntry& entry = entries_[(ticket - 1) & mask_];
+  const std::uint32_t slot = call.communicator;
+  // Each new field must become visible after the ticket was cleared. Release stores do this; on x86 they are ordinary
+  // stores, whereas an atomic exchange of the ticket would drain the store buffer.
+  const auto put_after = [](auto& field, auto value) {
+    std::atomic_ref(field).store(value, std::memory_order_release);
+  };
+  entry.ticket.store(0, relaxed);
+  entry.sequence.store(call.sequence, std::memory_order_release);
+  put_after(entry.bytes, call.bytes);
+  put_after(entry.enqueued, began);
+  entry.started.store(state != State::enqueued ? began : 0, std::memory_order_release);
+  entry.ended.store(ended, std::memory_order_release);
+  entry.communicator.store(slot, std::memory_order_release);
+  put_after(entry.peer, call.peer);
+  put_after(entry.status, std::int16_t{0});
+  put_after(entry.operation, static_cast<std::uint8_t>(call.operation));
+  put_after(entry.type, static_cast<std::uint8_t>(call.type));
+  put_after(entry.reduction, static_cast<std::uint8_t>(call.reduction));
+  put_after(entry.tag, call.tag);
+  if (sites_ != nullptr)
+    sites_[(ticket - 1) & mask_].store(reinterpret_cast<std::uintptr_t>(call.site), std::memory_order_release);
+  entry.state.store(static_cast<std::uint8_t>(state), std::memory_order_release);
+  entry.ticket.store(ticket, std::memory_order_release);
+  if (ticket % calls_between_ticks == 0) tick();
+  return ticket;
+}
+
+inline FlightRecorder::Ticket FlightRecorder::write(const RecordedCall& call, recorder_format::State state,
+                                                    std::uint64_t began, std::uint64_t ended) noexcept {
+  const Ticket ticket = put_entry(call, state, began, ended);
+  const bool is_counted = ticket != 0 && call.communicator < recorder_format::communicator_slots &&
+                          recorder_format::is_collective(call.operation);
+  if (!is_counted) return ticket;
+  auto& slot = communicators_[call.communicator];
+  slot.entered.store(call.sequence, std::memory_order_relaxed);
+  if (state == recorder_format::State::completed) slot.completed.store(call.sequence, std::memory_order_relaxed);
+  return ticket;
+}
+
+inline FlightRecorder::Ticket FlightRecorder::begin(const RecordedCall& call, std::uint64_t now) noexcept {
+  return write(call, recorder_format::State::started, now);
+}
+
+inline void FlightRecorder::record_ended(const RecordedCall& call, std::uint64_t began, std::uint64_t ended) noexcept {
+  write(call, recorder_format::State::completed, began, ended);
+}
+
+/// nullptr if the ring has wrapped: the entry belongs to another call now.
+inline recorder_format::RecordedEntry* FlightRecorder::entry_of(Ticket ticket) const noexcept {
+  if (header_ == nullptr || ticket == 0) return nullptr;
+  recorder_format::RecordedEntry& entry = entries_[(ticket - 1) & mask_];
+  return entry.ticket.load(std::memory_order_relaxed) == ticket ? &entry : nullptr;
+}
+
+inline void FlightRecorder::complete(recorder_format::RecordedEntry& entry, std::uint64_t now) noexcept {
+  constexpr auto relaxed = std::memory_order_relaxed;
+  entry.ended.store(now, relaxed);
+  entry.state.store(static_cast<std::uint8_t>(recorder_format::State::completed), std::memory_order_release);
+  // The ring may have wrapped, and another thread may be writing a later call into this entry.
+  if (!recorder_format::is_collective(calls::Operation{std::atomic_ref(entry.operation).load(relaxed)})) return;
+  const std::uint32_t slot = entry.communicator.load(relaxed);
+  if (slot < recorder_format::communicator_slots)
+    communicators_[slot].completed.store(entry.sequence.load(relaxed), relaxed);
+}
+
+inline void FlightRecorder::complete(Ticket ticket, std::uint64_t now) noexcept {
+  recorder_format::RecordedEntry* const entry = entry_of(ticket);
+  if (entry != nullptr) complete(*entry, now);
+}
 
 }  // namespace amldist::trace

@@ -70,8 +70,8 @@ std::vector<PastCall> CommWatch::past() const {
 void CommWatch::keep_pair_counts(const calls::Call& call) noexcept try {
   const std::lock_guard lock(mutex_);
   pair_counts_.sequence = call.sequence;
-  pair_counts_.gives.assign(call.send_counts.begin(), call.send_counts.end());
-  pair_counts_.takes.assign(call.recv_counts.begin(), call.recv_counts.end());
+  pair_counts_.gives.assign(call.lists->send_counts.begin(), call.lists->send_counts.end());
+  pair_counts_.takes.assign(call.lists->recv_counts.begin(), call.lists->recv_counts.end());
 } catch (const std::bad_alloc&) {
   pair_counts_.sequence = 0;  // only a sentence will say less
 }

@@ -23,18 +23,15 @@ Request::Sleep& Request::sleep() const noexcept {
 }
 
 Request::Request(const calls::Call& call, RequestDriver& driver) : first_(call), driver_(driver) {
-  if (!is_listed(call.operation)) return;
-  lists_ = std::make_unique<std::array<std::vector<std::size_t>, 4>>();
-  std::span<const std::size_t>* const spans[4] = {&first_.send_counts, &first_.send_offsets, &first_.recv_counts,
-                                                  &first_.recv_offsets};
-  for (std::size_t i = 0; i < 4; ++i) {
-    (*lists_)[i].assign(spans[i]->begin(), spans[i]->end());
-    *spans[i] = (*lists_)[i];
-  }
+  if (call.lists == nullptr) return;
+  copies_ = std::make_unique<Copies>();
+  first_.lists = &copies_->lists.emplace(*call.lists).view();
 }
 
 Request::Request(std::vector<calls::Call> calls, RequestDriver& driver) : Request(calls.front(), driver) {
-  if (calls.size() > 1) several_ = std::move(calls);
+  if (calls.size() == 1) return;
+  copies_ = std::make_unique<Copies>();
+  copies_->calls = std::move(calls);
 }
 
 bool Request::test() {

@@ -1,15 +1,17 @@
 // A call in progress.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
 
+#include "base/memory/intrusive_ptr.hpp"
+#include "base/memory/recycled_memory.hpp"
 #include "base/text/result.hpp"
 #include "calls/call.hpp"
 #include "calls/watchdog.hpp"
@@ -36,15 +38,19 @@ class RequestDriver {
 
 /// A call that does not block, or several that run one after the other. Shared by the caller's handle and the thread
 /// that runs it. Thread-safe, except that one thread at a time may call wait(), wait_for() and test().
-class Request {
+class Request : public ReferenceCounted {
  public:
+  static void* operator new(std::size_t /*bytes*/) { return RecycledMemory<Request>().allocate(1); }
+  static void operator delete(void* memory) noexcept {
+    RecycledMemory<Request>().deallocate(static_cast<Request*>(memory), 1);
+  }
   /// With copies of the lists of counts to which the call points. The driver outlives the request's progress.
   Request(const calls::Call& call, RequestDriver& driver);
   /// Several calls without lists, at least one.
   Request(std::vector<calls::Call> calls, RequestDriver& driver);
 
   [[nodiscard]] std::span<const calls::Call> calls() const noexcept {
-    return several_.empty() ? std::span(&first_, 1) : std::span(several_);
+    return copies_ == nullptr || copies_->calls.empty() ? std::span(&first_, 1) : std::span(copies_->calls);
   }
   [[nodiscard]] const calls::Call& first() const noexcept { return first_; }
   /// What the thread that moves a message keeps with it, for itself alone.
@@ -61,6 +67,9 @@ class Request {
     return (state_.load(std::memory_order_acquire) & done) != 0 ||
            completing_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
+  /// What belongs to the caller, who sets it before anybody else knows the request.
+  [[nodiscard]] const void* origin() const noexcept { return origin_; }
+  void set_origin(const void* origin) noexcept { origin_ = origin; }
   /// Makes progress; returns whether the request is done.
   [[nodiscard]] bool test();
   /// Makes progress until the request is done.
@@ -81,19 +90,26 @@ class Request {
   static constexpr std::uint8_t watched = 2;  ///< a thread sleeps until it is done, or a completion was given
 
   struct Sleep;
+  /// What most requests do not need.
+  struct Copies {
+    std::vector<calls::Call> calls;  ///< all of them, if there is more than one
+    std::optional<calls::OwnedLists> lists;
+  };
   [[nodiscard]] Sleep& sleep() const noexcept;
   void be_done();  ///< needs the lock
 
   calls::Call first_;
-  std::vector<calls::Call> several_;  ///< all of them, if there is more than one
   RequestDriver& driver_;
+  const void* origin_ = nullptr;
   Moving moving_;
-  std::unique_ptr<std::array<std::vector<std::size_t>, 4>> lists_;
+  std::unique_ptr<Copies> copies_;
   Result<void> result_;
   std::atomic<std::uint8_t> state_ = 0;
   std::atomic<std::thread::id> completing_;  ///< the thread that is in completion_
   bool has_completion_ = false;              ///< needs the lock, like the next
   Completion completion_;
 };
+
+using RequestPtr = IntrusivePtr<Request>;
 
 }  // namespace amldist::collective

@@ -21,7 +21,7 @@ class DeviceCalls {
 
   /// Where the call's data is; nullptr if it has no data. Calls with uneven parts have no count.
   [[nodiscard]] static const void* buffer_of(const calls::Call& call) noexcept {
-    if (call.count == 0 && call.send_counts.empty() && call.recv_counts.empty()) return nullptr;
+    if (call.count == 0 && call.lists == nullptr) return nullptr;
     return call.send != nullptr ? call.send : call.recv;
   }
 

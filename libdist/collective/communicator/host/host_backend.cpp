@@ -30,7 +30,8 @@ calls::Reduction reduction_of(const calls::Call& call, std::size_t ranks) {
 }
 
 calls::Blocks blocks_of(const calls::Call& call) {
-  return call.recv_counts.empty() ? calls::Blocks(call.count) : calls::Blocks(call.recv_counts, call.recv_offsets);
+  return call.lists == nullptr ? calls::Blocks(call.count)
+                               : calls::Blocks(call.lists->recv_counts, call.lists->recv_offsets);
 }
 
 /// Shared memory of a node's ranks: for collectives, then for messages, then for messages with tags.
@@ -57,7 +58,7 @@ Result<void> run_on(Group& group, const calls::Call& call, const calls::Reductio
     case calls::Operation::reduce_scatter:
       return group.reduce_scatter(what, calls::Blocks(call.count));
     case calls::Operation::reduce_scatterv:
-      return group.reduce_scatter(what, calls::Blocks(call.send_counts, call.send_offsets));
+      return group.reduce_scatter(what, calls::Blocks(call.lists->send_counts, call.lists->send_offsets));
     case calls::Operation::broadcast:
       return group.broadcast(what.recv, call.count * unit, root);
     case calls::Operation::allgather:
@@ -70,8 +71,8 @@ Result<void> run_on(Group& group, const calls::Call& call, const calls::Reductio
     case calls::Operation::alltoall:
       return group.alltoall(what.send, calls::Blocks(call.count), what.recv, calls::Blocks(call.count), unit);
     case calls::Operation::alltoallv:
-      return group.alltoall(what.send, calls::Blocks(call.send_counts, call.send_offsets), what.recv,
-                            calls::Blocks(call.recv_counts, call.recv_offsets), unit);
+      return group.alltoall(what.send, calls::Blocks(call.lists->send_counts, call.lists->send_offsets), what.recv,
+                            calls::Blocks(call.lists->recv_counts, call.lists->recv_offsets), unit);
     default:
       return group.barrier();
   }
@@ -276,15 +277,37 @@ HostBackend::StartedCall HostBackend::start(const calls::Call& call) {
   if (is_point_to_point(call.operation)) return started;
   started.signature_ = chained_signature(call);
   if (slot_channel_) slot_channel_->begin_call(started.signature_);
-  if (is_one_node_ && call.operation == calls::Operation::allreduce && call.segments == nullptr)
-    started.is_published_ = node_->start_allreduce(reduction_of(call, slot_channel_->size()));
+  started.is_published_ = is_one_node_ && start_on_node(call);
   return started;
+}
+
+bool HostBackend::start_on_node(const calls::Call& call) {
+  const auto root = static_cast<std::uint32_t>(call.root);
+  const std::size_t unit = size_of(call.type);
+  switch (call.operation) {
+    case calls::Operation::allreduce:
+      return call.segments == nullptr && node_->start_allreduce(reduction_of(call, slot_channel_->size()));
+    case calls::Operation::broadcast:
+      return node_->start_broadcast(bytes_of(call.send), call.count * unit, root);
+    case calls::Operation::scatter:
+      return node_->start_scatter(bytes_of(call.send), calls::Blocks(call.count), unit, root);
+    default:
+      return false;
+  }
+}
+
+Result<void> HostBackend::finish_on_node(const calls::Call& call) {
+  if (call.operation == calls::Operation::allreduce)
+    return node_->finish_allreduce(reduction_of(call, slot_channel_->size()));
+  if (call.operation == calls::Operation::scatter)
+    node_->finish_scatter(bytes_of(call.send), bytes_of(call.recv), calls::Blocks(call.count), size_of(call.type));
+  return {};
 }
 
 Result<void> HostBackend::finish(const StartedCall& started, calls::Watchdog& watchdog) {
   const calls::Call& call = started.call_;
   if (slot_channel_) slot_channel_->wait_under(watchdog);
-  if (started.is_published_) return node_->finish_allreduce(reduction_of(call, slot_channel_->size()));
+  if (started.is_published_) return finish_on_node(call);
   if (is_point_to_point(call.operation)) return exchange({&call, 1}, watchdog);
   auto done = run_collective(call, started.signature_, watchdog);
   if (!done && slot_channel_) slot_channel_->give_up();

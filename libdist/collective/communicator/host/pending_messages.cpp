@@ -33,7 +33,7 @@ class PendingMessages::OldestOfPeer final : public calls::Watchdog {
   PendingMessages& messages_;
 };
 
-void PendingMessages::submit(std::shared_ptr<Request> request) {
+void PendingMessages::submit(RequestPtr request) {
   ++begun_;
   const std::lock_guard lock(mutex_);
   submitted_.push_back(std::move(request));
@@ -42,20 +42,22 @@ void PendingMessages::submit(std::shared_ptr<Request> request) {
 
 void PendingMessages::take_up() {
   if (!has_submitted_.load(std::memory_order_acquire)) return;
-  std::vector<std::shared_ptr<Request>> taken;
+  std::vector<RequestPtr> taken;
   {
     const std::lock_guard lock(mutex_);
     taken.swap(submitted_);
     has_submitted_.store(false, std::memory_order_relaxed);
   }
   const std::uint64_t now = owner_.ticks.now();
-  for (auto& request : taken) post(std::move(request), now);
+  for (auto& request : taken) {
+    const Message message = HostBackend::message_of(request->first());
+    post(std::move(request), message, now);
+  }
 }
 
-bool PendingMessages::try_at_once(calls::Call& call, std::uint64_t now, Transport::Look look) {
+bool PendingMessages::try_at_once(calls::Call& call, const Message& message, std::uint64_t now, Transport::Look look) {
   if (has_submitted_.load(std::memory_order_acquire) || failed_ || owner_.context.is_lost()) return false;
   const auto direction = call.operation == calls::Operation::send ? Direction::send : Direction::receive;
-  const Message message = HostBackend::message_of(call);
   if (!transport_.move_at_once(message, direction, look)) return false;
   call.sequence = owner_.numbers.next(call, false);
   constexpr std::size_t long_message = 16UL << 10;
@@ -64,24 +66,24 @@ bool PendingMessages::try_at_once(calls::Call& call, std::uint64_t now, Transpor
   return true;
 }
 
-void PendingMessages::begin(std::shared_ptr<Request> request, std::uint64_t now) {
+void PendingMessages::begin(RequestPtr request, const Message& message, std::uint64_t now) {
   ++begun_;
-  post(std::move(request), now);
+  post(std::move(request), message, now);
 }
 
-void PendingMessages::post(std::shared_ptr<Request> request, std::uint64_t now) {
+void PendingMessages::post(RequestPtr request, const Message& message, std::uint64_t now) {
   if (owner_.context.is_lost()) return complete(*request, owner_.refused.refuse(request->first(), now));
-  Request& message = *request;
-  message.set_sequence(owner_.numbers.next(message.first(), false));
-  message.moving().ticket = owner_.observer.begin(message.first(), now);
+  Request& own = *request;
+  own.set_sequence(owner_.numbers.next(own.first(), false));
+  own.moving().ticket = owner_.observer.begin(own.first(), now);
   posted_.push_back(std::move(request));
   if (failed_) return;
-  const auto direction = message.first().operation == calls::Operation::send ? Direction::send : Direction::receive;
+  const auto direction = own.first().operation == calls::Operation::send ? Direction::send : Direction::receive;
   OldestOfPeer watchdog(*this);
-  auto posted = transport_.post(HostBackend::message_of(message.first()), direction, message.moving().left, watchdog);
+  auto posted = transport_.post(message, direction, own.moving().left, watchdog);
   if (!posted) failed_ = posted.error();
-  if (!posted || message.moving().left != 0) return;
-  finish(message, now);
+  if (!posted || own.moving().left != 0) return;
+  finish(own, now);
   posted_.pop_back();
 }
 

@@ -36,17 +36,18 @@ class PendingMessages {
   PendingMessages(const Owner& owner, Transport& transport) : owner_(owner), transport_(transport) {}
 
   /// Passes a send or receive to the thread that drives progress.
-  void submit(std::shared_ptr<Request> request);
+  void submit(RequestPtr request);
   /// Whether begin() neither waits nor comes before a message that was submitted earlier.
   [[nodiscard]] bool can_begin(const calls::Call& call) const noexcept {
     return !has_submitted_.load(std::memory_order_acquire) && transport_.posts_at_once(call.root, call.tag);
   }
   /// Makes a message whose transport can move it at once, and nothing else; false: begin it next.
-  /// `now`, here and below: in the owner's ticks.
-  [[nodiscard]] bool try_at_once(calls::Call& call, std::uint64_t now, Transport::Look look = Transport::Look::once);
+  /// `message`, here and below: HostBackend::message_of() the call. `now`: in the owner's ticks.
+  [[nodiscard]] bool try_at_once(calls::Call& call, const Message& message, std::uint64_t now,
+                                 Transport::Look look = Transport::Look::once);
   /// Begins a message on this thread: a short one may have been sent, and its request be complete, on return. No other
   /// request completes meanwhile, so that no function of the program runs.
-  void begin(std::shared_ptr<Request> request, std::uint64_t now);
+  void begin(RequestPtr request, const Message& message, std::uint64_t now);
   /// Whether every message that was submitted has ended.
   [[nodiscard]] bool is_empty() const noexcept { return begun_ == ended_.load(std::memory_order_acquire); }
   /// Ends a back_off() on another thread.
@@ -62,7 +63,7 @@ class PendingMessages {
  private:
   class OldestOfPeer;
 
-  void post(std::shared_ptr<Request> request, std::uint64_t now);
+  void post(RequestPtr request, const Message& message, std::uint64_t now);
   void release_ended();
   void announce(const Request& message) const { owner_.context.watch().enter(message.first()); }
   /// Drives MPI only: the caller is driving the messages already.
@@ -77,15 +78,15 @@ class PendingMessages {
 
   const Owner owner_;
   Transport& transport_;
-  std::vector<std::shared_ptr<Request>> posted_;  ///< oldest first
-  std::optional<Error> failed_;                   ///< why a message could not be posted: progress() fails with it
+  std::vector<RequestPtr> posted_;  ///< oldest first
+  std::optional<Error> failed_;     ///< why a message could not be posted: progress() fails with it
   // A locked addition takes as long as all else that a short message counts: each of these has one writer at a time.
   std::uint64_t begun_ = 0;                  ///< submitted so far: by threads that hold the engine's lock
   std::atomic<std::uint64_t> ended_ = 0;     ///< by the thread that drives progress
   std::atomic<bool> has_submitted_ = false;  ///< tells take_up() without taking the lock
 
   std::mutex mutex_;  // guards the members below
-  std::vector<std::shared_ptr<Request>> submitted_;
+  std::vector<RequestPtr> submitted_;
 };
 
 /// While a call waits, other ranks wait for this one's messages; a call may even wait for a rank that waits for one of

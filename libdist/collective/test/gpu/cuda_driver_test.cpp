@@ -45,7 +45,8 @@ TEST(DeviceCalls, LookAtACallsBufferWhereverItMovesData) {
   EXPECT_EQ(DeviceCalls::buffer_of(call), &out) << "a scatter that is not at the root";
   calls::Call uneven;
   uneven.send = &in;
-  uneven.send_counts = counts;
+  const calls::CallLists lists = {counts, {}, {}, {}};
+  uneven.lists = &lists;
   EXPECT_EQ(DeviceCalls::buffer_of(uneven), &in) << "an alltoallv has counts, and no count";
 }
 

@@ -160,8 +160,8 @@ TEST_P(Nccl, MovesPiecesOfUnequalLength) {
     const auto send = numbers(rank, 5);
     calls::Call call = call_of(calls::Operation::allgatherv, send.data(), all.data(), stream);
     call.count = counts[static_cast<std::size_t>(rank)];
-    call.recv_counts = counts;
-    call.recv_offsets = offsets;
+    const calls::CallLists gathered = {{}, {}, counts, offsets};
+    call.lists = &gathered;
     finish(backend, call);
     EXPECT_EQ(all, (std::vector<float>{0, 1, 200, 201, 202}));
 
@@ -171,10 +171,8 @@ TEST_P(Nccl, MovesPiecesOfUnequalLength) {
                                                                                     recv_offsets = {0, 1, 3};
     std::vector<float> exchanged(6, -1);
     call = call_of(calls::Operation::alltoallv, send.data(), exchanged.data(), stream);
-    call.send_counts = send_counts;
-    call.send_offsets = send_offsets;
-    call.recv_counts = recv_counts;
-    call.recv_offsets = recv_offsets;
+    const calls::CallLists crossing = {send_counts, send_offsets, recv_counts, recv_offsets};
+    call.lists = &crossing;
     finish(backend, call);
     EXPECT_EQ(exchanged, (std::vector<float>{1, 101, 102, 201, 202, 203}));
   });
@@ -324,8 +322,8 @@ TEST_P(Nccl, ReportsACallThatIsRefused) {
         DeadlineWatchdog watchdog(10s);
         const std::vector<std::size_t> counts = {count}, offsets = {0};
         calls::Call call = call_of(calls::Operation::allgatherv, send.data(), all.data(), stream);
-        call.recv_counts = counts;
-        call.recv_offsets = offsets;
+        const calls::CallLists lists = {{}, {}, counts, offsets};
+        call.lists = &lists;
         const auto refused = backend.run(call, watchdog);
         EXPECT_FALSE(refused);
       },
