@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <thread>
 #include <utility>
@@ -164,7 +163,7 @@ bool NodeTransport::move_in_step(Progress message, Move move) {
 
 bool NodeTransport::send_in_step(std::size_t neighbour, const Message& message) {
   RingWriter& ring = neighbours_[neighbour].to;
-  Progress send = {message, nullptr, neighbour};
+  Progress send(message, nullptr, neighbour);
   send.way = next_way(ring, message);
   if (send.is_offered()) return false;
   if (is_tried(message)) ring.count(message.bytes);
@@ -175,7 +174,7 @@ bool NodeTransport::receive_in_step(std::size_t neighbour, const Message& messag
   RingReader& ring = neighbours_[neighbour].from;
   const auto announced = await_header(ring, message, polls);
   if (!announced) return false;
-  Progress receive = {message, nullptr, neighbour};
+  Progress receive(message, nullptr, neighbour);
   receive.message.bytes = announced->length();
   receive.way = announced->way();
   receive.done = receive.header();
@@ -191,7 +190,8 @@ bool NodeTransport::receive_in_step(std::size_t neighbour, const Message& messag
 /// its writer, which may not have begun to write.
 bool NodeTransport::take_arrived(std::size_t neighbour) noexcept {
   auto& [to, from, sends, receives] = neighbours_[neighbour];
-  if (!std::has_single_bit(receives.all().size())) return false;
+  const std::size_t awaited = receives.all().size();
+  if ((awaited & (awaited - 1)) != 0) return false;  // std::has_single_bit() is a call on processors that may lack it
   while (!receives.is_empty() && receives.front().done == 0 && receive_at_once(from, receives.front().message, 1)) {
     --*receives.front().left;
     receives.pop();
@@ -210,7 +210,7 @@ bool NodeTransport::send_at_once(RingWriter& ring, const Message& message) const
     ring.write_short({message.signature}, header_bytes(message.bytes), {message.data, message.bytes});
     return true;
   }
-  Progress send = {message};
+  Progress send(message);
   if (all > std::min(a_turn, ring.capacity() / 2) || !ring.fits(all).value_or(false)) return false;
   send.way = next_way(ring, message);
   if (send.is_offered()) return false;

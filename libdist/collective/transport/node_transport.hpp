@@ -55,10 +55,12 @@ class NodeTransport final : public Transport {
   /// Whether a message of this many bytes of header and data goes in one part, and is never fetched.
   [[nodiscard]] static constexpr bool is_short(std::size_t all) noexcept { return all <= tuning::message_tried_from; }
   struct Progress {
+    explicit Progress(const Message& all, std::size_t* counter = nullptr, std::size_t index = 0)
+        : message(all), left(counter), neighbour(index) {}
     Message message;
-    std::size_t* left = nullptr;
-    std::size_t neighbour = 0;  ///< index of the peer on the node
-    std::size_t done = 0;       ///< bytes of header and data
+    std::size_t* left;
+    std::size_t neighbour;  ///< index of the peer on the node
+    std::size_t done = 0;   ///< bytes of header and data
     MessageWay way = MessageWay::copied;
     std::uint64_t from = 0;        ///< for a receive that is fetched: address in the peer's process
     Clock::time_point begun = {};  ///< for a receive: when its header came, if it is timed
@@ -80,11 +82,7 @@ class NodeTransport final : public Transport {
     [[nodiscard]] Progress& front() noexcept { return messages_[first_]; }
     [[nodiscard]] std::span<const Progress> all() const noexcept { return std::span(messages_).subspan(first_); }
     Progress& push(const Message& message, std::size_t& left, std::size_t neighbour) {
-      Progress& out = messages_.emplace_back();
-      out.message = message;
-      out.left = &left;
-      out.neighbour = neighbour;
-      return out;
+      return messages_.emplace_back(message, &left, neighbour);
     }
     void pop() noexcept;
     void clear() noexcept;
