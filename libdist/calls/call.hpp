@@ -34,7 +34,7 @@ struct Call {
   std::size_t count = 0;
   const void* send = nullptr;  ///< broadcast: the buffer, on every rank (also in `recv`)
   void* recv = nullptr;
-  const CallLists* lists = nullptr;          ///< operations whose ranks have counts of their own
+  const CallLists* lists = nullptr;  ///< if is_listed(operation), never null; else null. Lives as long as the call
   const BufferSegments* segments = nullptr;  ///< allreduce in place: parts of the buffer that lie elsewhere, if any
   int* source = nullptr;                     ///< where a receive with a tag stores the sender's rank, or null
   void* stream = nullptr;                    ///< CUDA stream, for device buffers

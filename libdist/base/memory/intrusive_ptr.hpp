@@ -29,7 +29,8 @@ class ReferenceCounted {
   ~ReferenceCounted() = default;
 
  private:
-  /// An only owner asks, so nobody else can change that.
+  /// True only if the owner that asks is the only one: then nobody else can change the count. Acquire: it sees what
+  /// former owners wrote.
   [[nodiscard]] bool has_one_owner() const noexcept { return owners_.load(std::memory_order_acquire) == 1; }
 
   std::atomic<std::uint32_t> owners_ = 1;

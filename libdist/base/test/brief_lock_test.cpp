@@ -1,4 +1,4 @@
-#include "base/os/brief_lock.hpp"
+#include "base/memory/brief_lock.hpp"
 
 #include <gtest/gtest.h>
 

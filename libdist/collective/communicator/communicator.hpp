@@ -48,7 +48,7 @@ class Communicator {
   /// Begins a call, or several collectives without lists as one request. Errors: invalid_argument inside a group, and
   /// those of check_call().
   [[nodiscard]] Result<RequestPtr> begin(std::vector<calls::Call> calls, ProgressBy by);
-  /// `request` becomes its request; none: a message that has ended already.
+  /// Begins one call. Sets `request`, but leaves it empty if the message has ended already.
   [[nodiscard]] Result<void> begin(calls::Call& call, RequestPtr& request);
   [[nodiscard]] Result<void> group_begin();
   [[nodiscard]] Result<void> group_end();
@@ -114,7 +114,7 @@ class Communicator {
   [[nodiscard]] Result<void> run_in_order(calls::Call& call);
   [[nodiscard]] Result<void> run_messages_in_order(std::span<calls::Call> messages);
   [[nodiscard]] Result<void> run_group();
-  /// Checks a call that is not to block, and completes it.
+  /// Checks a call that is not to block, and sets its stream.
   [[nodiscard]] Result<void> prepare(calls::Call& call) const {
     call.stream = stream_;
     if (group_depth_ == 0 && passes_quick_check(call, context_.size())) return {};
@@ -122,7 +122,7 @@ class Communicator {
   }
   [[nodiscard]] Result<void> check_begin(const calls::Call& call) const;
   [[nodiscard]] bool ends_at_once(calls::Call& call);
-  [[nodiscard]] RequestPtr submit(calls::Call& call);
+  [[nodiscard]] inline RequestPtr submit(calls::Call& call);
   [[nodiscard]] static Result<void> result_of(const RequestPtr& request);
   [[nodiscard]] Result<void> start_recorder(const EnvironmentReader& environment, bool is_of_step,
                                             const calls::Call& call);

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/os/brief_lock.hpp"
+#include "base/memory/brief_lock.hpp"
 #include "collective/communicator/call_runner.hpp"
 #include "collective/communicator/context/request.hpp"
 #include "collective/communicator/host/host_backend.hpp"
@@ -80,7 +80,7 @@ class ProgressEngine final : public RequestDriver {
   void progress_once(Lock& lock, int& idle);
   /// The same, or waits for the thread that drives, at most until `awaited` is done, if there is one.
   void progress_or_wait(Lock& lock, int& idle, const Request* awaited);
-  /// Waits until `has_ended`, which is asked after each round, but for a millisecond at most; returns it.
+  /// Waits for `has_ended`, a millisecond at most: asks it after each round. Returns its last answer.
   template <typename HasEnded>
   bool await_rounds(Lock& lock, HasEnded has_ended);
   [[nodiscard]] bool is_busy();
@@ -102,7 +102,7 @@ class ProgressEngine final : public RequestDriver {
 
   BriefLock mutex_;                            // guards the members below
   std::condition_variable_any round_ended_;    ///< a round of progress has ended
-  int awaiting_round_ = 0;                     ///< threads
+  int awaiting_round_ = 0;                     ///< threads in await_rounds()
   std::condition_variable_any thread_needed_;  ///< separate, because a wakeup takes the processor from another thread
   std::deque<RequestPtr> queue_;               ///< requests that have not begun
   bool is_driven_ = false;                     ///< a thread is in progress_once()

@@ -1,5 +1,6 @@
 // Broadcast: the root publishes pieces in its slot, the other ranks copy them; pipelined. A short one is a round
-// without a slot. With two ranks, the other one may also fetch a long one from the root.
+// without a slot, whose first half, on the root, may come before the call is recorded. With two ranks, the other one
+// may also fetch a long one from the root.
 #include <algorithm>
 
 #include "collective/node/node_pipeline.hpp"

@@ -1,5 +1,5 @@
 // Scatter: the root publishes the blocks in its slot, every rank copies its own; pipelined in pieces. Short blocks take
-// a round without a slot.
+// a round without a slot, whose first half, on the root, may come before the call is recorded.
 #include <algorithm>
 
 #include "collective/node/node_pipeline.hpp"

@@ -303,6 +303,19 @@ TEST_F(PendingMessagesTest, AFunctionIsCalledOnceWhetherTheRequestIsDoneOrNot) {
   }
 }
 
+TEST_F(PendingMessagesTest, ARequestKeepsCopiesOfItsCallsLists) {
+  std::vector<std::size_t> counts = {1, 2};
+  std::vector<std::size_t> offsets = {0, 1};
+  const calls::CallLists lists = {counts, offsets, counts, offsets};
+  calls::Call call = call_of(calls::Operation::alltoallv);
+  call.lists = &lists;
+  const Request request(call, driver);
+  counts.assign(2, 77);
+  offsets.assign(2, 78);
+  EXPECT_EQ(request.first().lists->send_counts[1], 2U);
+  EXPECT_EQ(request.first().lists->recv_offsets[1], 1U);
+}
+
 TEST_F(PendingMessagesTest, AThreadThatSleepsIsWokenWhenTheRequestIsDone) {
   Request request(call_of(calls::Operation::send), driver);
   std::thread completes([&] { request.complete(Error{Errc::peer, "gone"}); });

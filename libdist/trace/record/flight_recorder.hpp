@@ -190,7 +190,7 @@ class FlightRecorder {
   std::string path_;
 };
 
-// ---- the path of every short call of this library, which inlines it ----
+// ---- defined here, so that short calls of this library inline it ----
 inline FlightRecorder::Ticket FlightRecorder::next_ticket() noexcept {
   constexpr auto relaxed = std::memory_order_relaxed;
   if (!burst_) return header_->recorded.fetch_add(1, relaxed) + 1;

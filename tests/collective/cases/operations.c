@@ -413,6 +413,24 @@ static void check_scatter(size_t count, amldist_type type, int root, int in_plac
   free_buffer(send), free_buffer(recv), free_buffer(want);
 }
 
+/* Short ones in a row, in which the root runs ahead of the others as far as it may. */
+static void check_streams(size_t count) {
+  const size_t unit = element_bytes[AMLDIST_INT32];
+  buffer send = new_buffer(count * (size_t)size * unit, 0), recv = new_buffer(count * unit, 0);
+  buffer want = new_buffer(count * unit, 0);
+  for (int call = 0; call < 300; ++call) {
+    const int scatters = call % 3 != 0;
+    for (size_t i = 0; rank == 0 && i < count * (size_t)size; ++i)
+      ((int32_t*)send.data)[i] = 1000 * call + (int32_t)(i / count);
+    for (size_t i = 0; i < count; ++i) ((int32_t*)want.data)[i] = 1000 * call + (scatters ? rank : 0);
+    void* const got = rank == 0 && !scatters ? send.data : recv.data;
+    if (scatters) OK(amldist_scatter(world, send.data, recv.data, count, AMLDIST_INT32, 0));
+    else OK(amldist_broadcast(world, got, count, AMLDIST_INT32, 0));
+    expect(got, want.data, count * unit, scatters ? "scatter in a row" : "broadcast in a row", count, AMLDIST_INT32, 0);
+  }
+  free_buffer(send), free_buffer(recv), free_buffer(want);
+}
+
 /* Round the ring, both directions at once in a group; and a chain of blocking ones. */
 static void check_messages(size_t count, amldist_type type) {
   if (size == 1) return;
@@ -483,6 +501,7 @@ static void run_short_operations(void) {
     }
   }
   for (size_t i = 0; i < sizeof small / sizeof *small; ++i) check_all_bits(small[i]);
+  for (size_t i = 1; i < sizeof small / sizeof *small; ++i) check_streams(small[i]);
   check_all(1025, AMLDIST_BOOL, 1, 0);
 }
 

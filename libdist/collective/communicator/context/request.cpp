@@ -1,6 +1,7 @@
 #include "collective/communicator/context/request.hpp"
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -30,7 +31,7 @@ Request::Request(const calls::Call& call, RequestDriver& driver) : first_(call),
 
 Request::Request(std::vector<calls::Call> calls, RequestDriver& driver) : Request(calls.front(), driver) {
   if (calls.size() == 1) return;
-  copies_ = std::make_unique<Copies>();
+  if (!copies_) copies_ = std::make_unique<Copies>();
   copies_->calls = std::move(calls);
 }
 

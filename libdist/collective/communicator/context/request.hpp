@@ -38,7 +38,7 @@ class RequestDriver {
 
 /// A call that does not block, or several that run one after the other. Shared by the caller's handle and the thread
 /// that runs it. Thread-safe, except that one thread at a time may call wait(), wait_for() and test().
-class Request : public ReferenceCounted {
+class Request final : public ReferenceCounted {
  public:
   static void* operator new(std::size_t /*bytes*/) { return RecycledMemory<Request>().allocate(1); }
   static void operator delete(void* memory) noexcept {
@@ -67,7 +67,7 @@ class Request : public ReferenceCounted {
     return (state_.load(std::memory_order_acquire) & done) != 0 ||
            completing_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
-  /// What belongs to the caller, who sets it before anybody else knows the request.
+  /// For the caller alone, to find what the request belongs to.
   [[nodiscard]] const void* origin() const noexcept { return origin_; }
   void set_origin(const void* origin) noexcept { origin_ = origin; }
   /// Makes progress; returns whether the request is done.
