@@ -17,6 +17,7 @@ class BriefLock {
   BriefLock() = default;
   BriefLock(const BriefLock&) = delete;
   BriefLock& operator=(const BriefLock&) = delete;
+  ~BriefLock() = default;
 
   void lock() noexcept {
     if (!try_lock()) await();

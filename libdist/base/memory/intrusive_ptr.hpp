@@ -53,8 +53,12 @@ class IntrusivePtr {
     if (object_ != nullptr) object_->add_owner();
   }
   IntrusivePtr(IntrusivePtr&& other) noexcept : object_(other.release()) {}
-  IntrusivePtr& operator=(IntrusivePtr other) noexcept {
-    swap(other);
+  IntrusivePtr& operator=(const IntrusivePtr& other) noexcept {
+    IntrusivePtr(other).swap(*this);
+    return *this;
+  }
+  IntrusivePtr& operator=(IntrusivePtr&& other) noexcept {
+    IntrusivePtr(std::move(other)).swap(*this);
     return *this;
   }
   ~IntrusivePtr() { reset(); }

@@ -52,7 +52,7 @@ class ProgressEngine final : public RequestDriver {
   }
   /// Begins a send or receive of a host buffer: on this thread where that takes no waiting. None: it has ended.
   /// `now`: in ticks.
-  [[nodiscard]] RequestPtr submit_message(calls::Call& message, std::uint64_t now);
+  [[nodiscard]] RequestPtr submit_message(calls::Call& call, std::uint64_t now);
   /// Makes a blocking send or receive of a host buffer that takes next to no waiting; false: submit it next.
   [[nodiscard]] bool try_message(calls::Call& message, std::uint64_t now) {
     const Message wanted = HostBackend::message_of(message);
