@@ -234,19 +234,8 @@ Arguments reduction_call(Operation operation, const void* send, void* recv, size
   made.op = op;
   return made;
 }
-/// `lists` outlives what is returned.
-Arguments allgatherv_call(const void* send, size_t count, void* recv, CallLists& lists, amldist_type type) {
-  Arguments made = copy_call(Operation::allgatherv, send, recv, count, type);
-  made.lists = &lists;
-  return made;
-}
-Arguments reduce_scatterv_call(const void* send, void* recv, CallLists& lists, amldist_type type, amldist_op op) {
-  Arguments made = reduction_call(Operation::reduce_scatterv, send, recv, 0, type, op);
-  made.lists = &lists;
-  return made;
-}
-Arguments alltoallv_call(const void* send, void* recv, CallLists& lists, amldist_type type) {
-  Arguments made = copy_call(Operation::alltoallv, send, recv, 0, type);
+/// The call with lists, which outlive what is returned.
+Arguments listed(Arguments made, CallLists& lists) {
   made.lists = &lists;
   return made;
 }
@@ -283,7 +272,7 @@ int amldist_allgather(amldist_comm* comm, const void* send, void* recv, size_t c
 int amldist_allgatherv(amldist_comm* comm, const void* send, size_t count, void* recv, const size_t* counts,
                        const size_t* offsets, amldist_type type) {
   CallLists lists = lists_of(nullptr, nullptr, counts, offsets);
-  return run(comm, allgatherv_call(send, count, recv, lists, type));
+  return run(comm, listed(copy_call(Operation::allgatherv, send, recv, count, type), lists));
 }
 int amldist_reduce_scatter(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
                            amldist_op op) {
@@ -292,7 +281,7 @@ int amldist_reduce_scatter(amldist_comm* comm, const void* send, void* recv, siz
 int amldist_reduce_scatterv(amldist_comm* comm, const void* send, void* recv, const size_t* counts,
                             const size_t* offsets, amldist_type type, amldist_op op) {
   CallLists lists = lists_of(counts, offsets, nullptr, nullptr);
-  return run(comm, reduce_scatterv_call(send, recv, lists, type, op));
+  return run(comm, listed(reduction_call(Operation::reduce_scatterv, send, recv, 0, type, op), lists));
 }
 int amldist_alltoall(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type) {
   return run(comm, copy_call(Operation::alltoall, send, recv, count, type));
@@ -300,7 +289,7 @@ int amldist_alltoall(amldist_comm* comm, const void* send, void* recv, size_t co
 int amldist_alltoallv(amldist_comm* comm, const void* send, const size_t* send_counts, const size_t* send_offsets,
                       void* recv, const size_t* recv_counts, const size_t* recv_offsets, amldist_type type) {
   CallLists lists = lists_of(send_counts, send_offsets, recv_counts, recv_offsets);
-  return run(comm, alltoallv_call(send, recv, lists, type));
+  return run(comm, listed(copy_call(Operation::alltoallv, send, recv, 0, type), lists));
 }
 int amldist_gather(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, int root) {
   return run(comm, copy_call(Operation::gather, send, recv, count, type, root));
@@ -342,7 +331,7 @@ int amldist_iallgather(amldist_comm* comm, const void* send, void* recv, size_t 
 int amldist_iallgatherv(amldist_comm* comm, const void* send, size_t count, void* recv, const size_t* counts,
                         const size_t* offsets, amldist_type type, amldist_request** request) {
   CallLists lists = lists_of(nullptr, nullptr, counts, offsets);
-  return begin(comm, allgatherv_call(send, count, recv, lists, type), request);
+  return begin(comm, listed(copy_call(Operation::allgatherv, send, recv, count, type), lists), request);
 }
 int amldist_ireduce_scatter(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
                             amldist_op op, amldist_request** request) {
@@ -351,7 +340,7 @@ int amldist_ireduce_scatter(amldist_comm* comm, const void* send, void* recv, si
 int amldist_ireduce_scatterv(amldist_comm* comm, const void* send, void* recv, const size_t* counts,
                              const size_t* offsets, amldist_type type, amldist_op op, amldist_request** request) {
   CallLists lists = lists_of(counts, offsets, nullptr, nullptr);
-  return begin(comm, reduce_scatterv_call(send, recv, lists, type, op), request);
+  return begin(comm, listed(reduction_call(Operation::reduce_scatterv, send, recv, 0, type, op), lists), request);
 }
 int amldist_ialltoall(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
                       amldist_request** request) {
@@ -361,7 +350,7 @@ int amldist_ialltoallv(amldist_comm* comm, const void* send, const size_t* send_
                        void* recv, const size_t* recv_counts, const size_t* recv_offsets, amldist_type type,
                        amldist_request** request) {
   CallLists lists = lists_of(send_counts, send_offsets, recv_counts, recv_offsets);
-  return begin(comm, alltoallv_call(send, recv, lists, type), request);
+  return begin(comm, listed(copy_call(Operation::alltoallv, send, recv, 0, type), lists), request);
 }
 int amldist_igather(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, int root,
                     amldist_request** request) {

@@ -1,6 +1,5 @@
 // Broadcast: the root publishes pieces in its slot, the other ranks copy them; pipelined. A short one is a round
-// without a slot, whose first half, on the root, may come before the call is recorded. With two ranks, the other one
-// may also fetch a long one from the root.
+// without a slot. With two ranks, the other one may also fetch a long one from the root.
 #include <algorithm>
 
 #include "collective/node/node_pipeline.hpp"
@@ -8,21 +7,10 @@
 
 namespace amldist::collective {
 
-void NodeCollectives::publish_broadcast(const std::byte* buffer, std::size_t bytes) noexcept {
-  publish_short(bytes, [&](std::byte* place) { copy_for_others(place, buffer, bytes); });
-}
-
-bool NodeCollectives::start_broadcast(const std::byte* buffer, std::size_t bytes, std::uint32_t root) {
-  const bool may_start =
-      slot_channel_.rank() == root && bytes <= SlotChannel::short_data && slot_channel_.try_begin_short();
-  if (may_start) publish_broadcast(buffer, bytes);
-  return may_start;
-}
-
 Result<void> NodeCollectives::broadcast_short(std::byte* buffer, std::size_t bytes, std::uint32_t root) {
   if (auto status = slot_channel_.begin_short(); !status) return status;
   if (slot_channel_.rank() == root) {
-    publish_broadcast(buffer, bytes);
+    publish_short(bytes, [&](std::byte* place) { copy_for_others(place, buffer, bytes); });
     return {};
   }
   slot_channel_.publish();

@@ -50,8 +50,6 @@ class NodeCollectives {
   /// Rank r's recv becomes the combination of all ranks' block r of send.
   [[nodiscard]] Result<void> reduce_scatter(const calls::Reduction& what, const calls::Blocks& blocks);
   [[nodiscard]] Result<void> broadcast(std::byte* buffer, std::size_t bytes, std::uint32_t root);
-  /// On the root, makes the whole call if that needs no waiting; returns whether it did. Else call broadcast().
-  [[nodiscard]] bool start_broadcast(const std::byte* buffer, std::size_t bytes, std::uint32_t root);
   /// `blocks` of recv, in units of `unit` bytes, equal on all ranks; this rank's block is read from send.
   [[nodiscard]] Result<void> allgather(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                        std::size_t unit);
@@ -59,11 +57,6 @@ class NodeCollectives {
                                     std::size_t unit, std::uint32_t root);
   [[nodiscard]] Result<void> scatter(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                      std::size_t unit, std::uint32_t root);
-  /// On the root, publishes the other ranks' blocks if that needs no waiting; returns whether it did. finish_scatter()
-  /// is then the second half, instead of scatter().
-  [[nodiscard]] bool start_scatter(const std::byte* send, const calls::Blocks& blocks, std::size_t unit,
-                                   std::uint32_t root);
-  void finish_scatter(const std::byte* send, std::byte* recv, const calls::Blocks& blocks, std::size_t unit) const;
   /// Block r of send goes to rank r; block r of recv comes from rank r.
   [[nodiscard]] Result<void> alltoall(const std::byte* send, const calls::Blocks& send_blocks, std::byte* recv,
                                       const calls::Blocks& recv_blocks, std::size_t unit);
@@ -109,8 +102,6 @@ class NodeCollectives {
   }
   [[nodiscard]] Result<void> await_stream_of_all();
   void fold_shown(const calls::Reduction& what);
-  void publish_broadcast(const std::byte* buffer, std::size_t bytes) noexcept;
-  void publish_scatter(const std::byte* send, const calls::Blocks& blocks, std::size_t unit) noexcept;
   [[nodiscard]] Result<void> broadcast_short(std::byte* buffer, std::size_t bytes, std::uint32_t root);
   [[nodiscard]] Result<void> allgather_short(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                              std::size_t unit);

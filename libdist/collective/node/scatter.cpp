@@ -1,5 +1,5 @@
 // Scatter: the root publishes the blocks in its slot, every rank copies its own; pipelined in pieces. Short blocks take
-// a round without a slot, whose first half, on the root, may come before the call is recorded.
+// a round without a slot.
 #include <algorithm>
 
 #include "collective/node/node_pipeline.hpp"
@@ -26,45 +26,24 @@ Result<void> NodeCollectives::scatter_fetched(const std::byte* send, std::byte* 
 Result<void> NodeCollectives::scatter_short(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                             std::size_t unit, std::uint32_t root) {
   const std::uint32_t own = slot_channel_.rank();
-  if (auto status = slot_channel_.begin_short(); !status) return status;
-  if (own == root) {
-    publish_scatter(send, blocks, unit);
-    finish_scatter(send, recv, blocks, unit);
-    return {};
-  }
-  const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
-  slot_channel_.publish();
-  if (auto status = slot_channel_.await_stream(root); !status) return status;
-  const std::byte* const all = slot_channel_.place_of(root, longest * (slot_channel_.size() - 1));
-  copy(recv, all + part_for(own, root) * longest, blocks.count(own) * unit);
-  return {};
-}
-
-void NodeCollectives::publish_scatter(const std::byte* send, const calls::Blocks& blocks, std::size_t unit) noexcept {
-  const std::uint32_t own = slot_channel_.rank();
   const std::uint32_t ranks = slot_channel_.size();
   const std::size_t longest = longest_of(blocks, ranks) * unit;
-  publish_short(longest * (ranks - 1), [&](std::byte* place) {
+  const std::size_t all = longest * (ranks - 1);
+  if (auto status = slot_channel_.begin_short(); !status) return status;
+  if (own != root) {
+    slot_channel_.publish();
+    if (auto status = slot_channel_.await_stream(root); !status) return status;
+    copy(recv, slot_channel_.place_of(root, all) + part_for(own, root) * longest, blocks.count(own) * unit);
+    return {};
+  }
+  publish_short(all, [&](std::byte* place) {
     for (std::uint32_t r = 0; r < ranks; ++r) {
       if (r != own)
         copy_for_others(place + part_for(r, own) * longest, send + blocks.offset(r) * unit, blocks.count(r) * unit);
     }
   });
-}
-
-bool NodeCollectives::start_scatter(const std::byte* send, const calls::Blocks& blocks, std::size_t unit,
-                                    std::uint32_t root) {
-  const bool may_start = slot_channel_.rank() == root &&
-                         is_short_for_each(longest_of(blocks, slot_channel_.size()) * unit) &&
-                         slot_channel_.try_begin_short();
-  if (may_start) publish_scatter(send, blocks, unit);
-  return may_start;
-}
-
-void NodeCollectives::finish_scatter(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
-                                     std::size_t unit) const {
-  const std::uint32_t own = slot_channel_.rank();
   copy(recv, send + blocks.offset(own) * unit, blocks.count(own) * unit);
+  return {};
 }
 
 Result<void> NodeCollectives::scatter(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,

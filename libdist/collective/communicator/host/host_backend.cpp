@@ -277,37 +277,15 @@ HostBackend::StartedCall HostBackend::start(const calls::Call& call) {
   if (is_point_to_point(call.operation)) return started;
   started.signature_ = chained_signature(call);
   if (slot_channel_) slot_channel_->begin_call(started.signature_);
-  started.is_published_ = is_one_node_ && start_on_node(call);
+  if (is_one_node_ && call.operation == calls::Operation::allreduce && call.segments == nullptr)
+    started.is_published_ = node_->start_allreduce(reduction_of(call, slot_channel_->size()));
   return started;
-}
-
-bool HostBackend::start_on_node(const calls::Call& call) {
-  const auto root = static_cast<std::uint32_t>(call.root);
-  const std::size_t unit = size_of(call.type);
-  switch (call.operation) {
-    case calls::Operation::allreduce:
-      return call.segments == nullptr && node_->start_allreduce(reduction_of(call, slot_channel_->size()));
-    case calls::Operation::broadcast:
-      return node_->start_broadcast(bytes_of(call.send), call.count * unit, root);
-    case calls::Operation::scatter:
-      return node_->start_scatter(bytes_of(call.send), calls::Blocks(call.count), unit, root);
-    default:
-      return false;
-  }
-}
-
-Result<void> HostBackend::finish_on_node(const calls::Call& call) {
-  if (call.operation == calls::Operation::allreduce)
-    return node_->finish_allreduce(reduction_of(call, slot_channel_->size()));
-  if (call.operation == calls::Operation::scatter)
-    node_->finish_scatter(bytes_of(call.send), bytes_of(call.recv), calls::Blocks(call.count), size_of(call.type));
-  return {};
 }
 
 Result<void> HostBackend::finish(const StartedCall& started, calls::Watchdog& watchdog) {
   const calls::Call& call = started.call_;
   if (slot_channel_) slot_channel_->wait_under(watchdog);
-  if (started.is_published_) return finish_on_node(call);
+  if (started.is_published_) return node_->finish_allreduce(reduction_of(call, slot_channel_->size()));
   if (is_point_to_point(call.operation)) return exchange({&call, 1}, watchdog);
   auto done = run_collective(call, started.signature_, watchdog);
   if (!done && slot_channel_) slot_channel_->give_up();

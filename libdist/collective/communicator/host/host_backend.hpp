@@ -78,10 +78,6 @@ class HostBackend {
  private:
   HostBackend(const world::CommWatch& watch, Topology topology, TransportChoice choice, InstructionSet highest);
   [[nodiscard]] Result<void> finish(const StartedCall& started, calls::Watchdog& watchdog);
-  /// The first half of a short call on one node, if it needs no waiting; returns whether it was made.
-  [[nodiscard]] bool start_on_node(const calls::Call& call);
-  /// The second half, after the first: a broadcast has none.
-  [[nodiscard]] Result<void> finish_on_node(const calls::Call& call);
   [[nodiscard]] Result<void> run_collective(const calls::Call& call, std::uint32_t signature,
                                             calls::Watchdog& watchdog);
   [[nodiscard]] Result<void> run_on_nodes(const calls::Call& call, std::uint32_t signature, calls::Watchdog& watchdog);

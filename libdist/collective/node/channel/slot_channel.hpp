@@ -104,14 +104,10 @@ class SlotChannel {
   [[nodiscard]] Result<void> begin_short() { return begin_after(last_line_ - 1, last_line_ / 2); }
   /// Begins the next round if that needs no waiting; returns whether it did.
   [[nodiscard]] bool try_begin() noexcept {
-    if (!may_begin_after(slots - 2)) return false;
+    for (const std::uint32_t seen : seen_) {
+      if (static_cast<std::int32_t>(seen - (round_ - 1)) < 0) return false;
+    }
     note_layout();
-    ++round_;
-    return true;
-  }
-  /// As begin_short(), if that needs no waiting.
-  [[nodiscard]] bool try_begin_short() noexcept {
-    if (!may_begin_after(last_line_ - 1)) return false;
     ++round_;
     return true;
   }
@@ -257,12 +253,6 @@ class SlotChannel {
   }
   [[nodiscard]] std::byte* short_of(std::uint32_t peer) noexcept {
     return shorts_ + (peer * lines_in_use() + (round_ & last_line_)) * short_stride;
-  }
-  /// Whether begin_after() would not wait.
-  [[nodiscard]] bool may_begin_after(std::uint32_t rounds) const noexcept {
-    const std::uint32_t wanted = round_ + 1 - rounds;
-    return std::ranges::all_of(seen_,
-                               [&](std::uint32_t seen) { return static_cast<std::int32_t>(seen - wanted) >= 0; });
   }
   /// Begins the next round once every rank has published the one of `rounds` before. If a rank has not, waits until it
   /// has published the one of `then` before.
