@@ -2,10 +2,12 @@
 """Adds up the JUnit files of all suites: a table, the reasons of skips, the failed tests, and one true closing line.
 
 A test that failed in SUITE.xml and passed in SUITE-again.xml counts as passed, and is named with what it said at first. What was found
-after a test, such as a daemon that crashed or a node that is drained, stays a failure.
+after a test, such as a daemon that crashed or a node that is drained, stays a failure. Below the lines of failed tests is all that each
+failure said, once where several tests say the same, as those do that share a cluster that did not start.
 
-sum_results.py FOLDER SUITE...           the above
-sum_results.py --failed FOLDER SUITE     the tests of pytest that failed: a line each, as pytest takes them
+sum_results.py FOLDER SUITE...               the above
+sum_results.py --again MOST FOLDER SUITE     the tests of pytest that failed, a line each, as pytest takes them; none where there were more
+                                             than MOST failures, of which one that several tests share counts once
 """
 
 from __future__ import annotations
@@ -16,16 +18,22 @@ import xml.etree.ElementTree as ElementTree
 
 
 LONGEST_REASON = 200  # characters
+LONGEST_TEXT = 30  # lines
 
 
-def reason_of(case: ElementTree.Element) -> str:
-    """The first line of what a failed case says about itself; empty where it says nothing."""
-    for kind in ("failure", "error"):
-        told = case.find(kind)
-        if told is not None:
-            lines = (told.get("message") or told.text or "").strip().splitlines()
-            return lines[0][:LONGEST_REASON] if lines else ""
-    return ""
+def told_by(case: ElementTree.Element) -> str:
+    """What a failed case says about itself; empty where it says nothing."""
+    told = next((found for kind in ("failure", "error") if (found := case.find(kind)) is not None), None)
+    return "" if told is None else (told.get("message") or told.text or "").strip()
+
+
+def first_line(text: str) -> str:
+    return text.partition("\n")[0][:LONGEST_REASON]
+
+
+def failures(cases: list[ElementTree.Element]) -> set[str]:
+    """One for each failed test, but one only for all that share a fixture that failed."""
+    return {told if (told := told_by(case)).startswith("failed on setup") else test_of(case) for case in cases}
 
 
 def has_failed(case: ElementTree.Element) -> bool:
@@ -50,6 +58,7 @@ class Suite:
         self.name = name
         self.passed = 0
         self.failed: list[str] = []
+        self.told: dict[str, None] = {}  # what failures said that have more than one line, in their order
         self.unsteady: list[str] = []
         self.skipped: list[str] = []
         path = folder / f"{name}.xml"
@@ -68,7 +77,10 @@ class Suite:
         label = case.get("name", "?")
         skipped = case.find("skipped")
         if has_failed(case):
-            told = ": ".join(filter(None, (label, reason_of(case))))
+            text = told_by(case)
+            told = ": ".join(filter(None, (label, first_line(text))))
+            if "\n" in text:
+                self.told[text] = None
             is_well = test_of(case) in self.well_at_last and not is_found_afterwards(case)
             (self.unsteady if is_well else self.failed).append(told)
             self.passed += is_well
@@ -83,9 +95,10 @@ class Suite:
 
 
 def main() -> int:
-    if sys.argv[1] == "--failed":
-        cases = cases_of(pathlib.Path(sys.argv[2]) / f"{sys.argv[3]}.xml")
-        for test in dict.fromkeys(test_of(case) for case in cases if has_failed(case) and not is_found_afterwards(case)):
+    if sys.argv[1] == "--again":
+        most, folder, name = int(sys.argv[2]), pathlib.Path(sys.argv[3]), sys.argv[4]
+        failed = [case for case in cases_of(folder / f"{name}.xml") if has_failed(case) and not is_found_afterwards(case)]
+        for test in dict.fromkeys(test_of(case) for case in failed if len(failures(failed)) <= most):
             print(test)
         return 0
     folder, names = pathlib.Path(sys.argv[1]), sys.argv[2:]
@@ -97,6 +110,8 @@ def main() -> int:
             print(f"  failed   {suite.name}: {line}")
         for line in suite.unsteady:
             print(f"  unsteady {suite.name}: passed alone, but failed at first: {line}")
+        for text in suite.told:
+            print("\n".join(f"    | {line}" for line in text.splitlines()[-LONGEST_TEXT:]))
         for line in suite.skipped:
             print(f"  skipped  {suite.name}: {line}")
     failed = sum(len(suite.failed) for suite in suites)

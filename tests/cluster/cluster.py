@@ -97,7 +97,7 @@ class Cluster:
         self.name = name
         self.nodes = nodes
 
-    def devcluster(self, *arguments: str, timeout: float = 120) -> Finished:
+    def devcluster(self, *arguments: str, timeout: float = 300) -> Finished:
         more = ways.with_settings(arguments[1:]) if arguments[0] == "start" else arguments[1:]
         command = [str(DEVCLUSTER), arguments[0], "--name", self.name, *more]
         return finish(command, timeout)

@@ -137,7 +137,7 @@ heal_machines() {
     # shellcheck disable=SC2086  # a list of names
     resume_nodes $nodes
     # shellcheck disable=SC2086  # a list of names
-    wait_for_nodes 30 $nodes || exit 1
+    wait_for_nodes $nodes || exit 1
     say "healthy:$nodes"
 }
 

@@ -50,7 +50,7 @@ start_munged() { # start_munged [NODE]
     (detached_in "$machine" munged --force --key-file="$home/key" --socket="$home/socket" --pid-file="$home/munged.pid" \
         --log-file="$log.log" --seed-file="$home/seed" >"$log.out" 2>&1) ||
         { say "munged did not start on $machine"; show_tail "$log.out"; show_tail "$log.log"; return 1; }
-    wait_until 10 test -S "$(munge_home "$machine")/socket"
+    wait_for_start test -S "$(munge_home "$machine")/socket" || { say "munged on $machine makes no socket"; return 1; }
 }
 
 write_munge_keys() {
@@ -67,21 +67,23 @@ write_munge_keys() {
 start_slurmctld() {
     rm -f "$STATE/ctl/slurmctld.pid"
     (detached_in login slurmctld -f "$STATE/slurm/slurm.conf" >"$STATE/log/slurmctld.out" 2>&1) &&
-        wait_until 10 daemon_alive slurmctld && return
+        wait_for_start daemon_alive slurmctld && return
     say 'slurmctld did not start'
     show_tail "$STATE/log/slurmctld.out"; show_tail "$STATE/log/slurmctld.log"
     return 1
 }
 
-# Returns at once; wait_for_nodes tells whether it worked.
+# Returns at once; wait_for_nodes tells whether it worked: the file `failed` says that it did not.
 start_slurmd() {
     local node=$1
     local -a where=(-f "$STATE/slurm/slurm.conf")
     if configless; then where=(--conf-server "login:${P[ports]}"); fi
     mkdir -p "$STATE/spool/$node" "$STATE/tmp/$node"
-    rm -f "$STATE/spool/$node/slurmd.pid"
-    (   single_host || daemon_alive "munged@$node" || start_munged "$node" || exit 1
-        detached_in "$node" slurmd -N "$node" "${where[@]}" >"$STATE/log/$node.out" 2>&1) &
+    rm -f "$STATE/spool/$node/"{slurmd.pid,failed}
+    (   if single_host || daemon_alive "munged@$node" || start_munged "$node"; then
+            (detached_in "$node" slurmd -N "$node" "${where[@]}" >"$STATE/log/$node.out" 2>&1) && exit
+        fi
+        { : >"$STATE/spool/$node/failed"; } 2>/dev/null || true) {LOCK_FD}>&- &  # the folder has gone where `start` was given up
 }
 
 # detached_in MACHINE COMMAND...: replaces the (sub)shell

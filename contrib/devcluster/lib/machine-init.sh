@@ -33,7 +33,7 @@ own_cgroups() {
     local tree own file
     for tree in /sys/fs/cgroup/*; do
         [[ ! -L $tree && -w $tree/cgroup.procs ]] || continue
-        own=$tree/aml-devcluster-${state##*/}-$name
+        own=$tree/aml-devcluster.${state##*/}.$name
         mkdir -p "$own"
         for file in cpuset.cpus cpuset.mems; do [[ ! -e $own/$file ]] || cat "$tree/$file" >"$own/$file"; done
         mount --bind "$own" "$tree"

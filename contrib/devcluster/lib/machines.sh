@@ -43,7 +43,7 @@ create_machines() {
             "$LIB/machine-init.sh" "$STATE" "$machine" "${P[root]-}" "${P[configless]-}" >"$STATE/log/$machine.init.log" 2>&1) &
     done
     for machine in switch $(machine_names); do
-        wait_until 20 test -s "$STATE/machines/$machine/pid" && continue
+        wait_for_start test -s "$STATE/machines/$machine/pid" && continue
         say "machine '$machine' did not start"
         show_tail "$STATE/log/$machine.init.log"
         return 1

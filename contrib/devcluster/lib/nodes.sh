@@ -25,12 +25,20 @@ nodes_ready() {
     [[ -z $NOT_READY ]]
 }
 
-# wait_for_nodes SECONDS NODE...
+any_slurmd_failed() { # any_slurmd_failed NODE...
+    local node
+    for node in "$@"; do [[ ! -e $STATE/spool/$node/failed ]] || return 0; done
+    return 1
+}
+
+ready_or_failed() { nodes_ready "$@" || any_slurmd_failed "$@"; }
+
+# wait_for_nodes NODE...
 wait_for_nodes() {
-    local seconds=$1 item; shift
-    wait_until "$seconds" nodes_ready "$@" && return
+    local item
+    if wait_until 120 ready_or_failed "$@" && [[ -z $NOT_READY ]]; then return; fi
     for item in $NOT_READY; do
-        say "node ${item%(*} is not idle after $seconds s, but (${item#*(}"
+        say "node ${item%(*} is not idle, but (${item#*(}"
         show_tail "$STATE/log/${item%(*}.out" 5
         show_tail "$STATE/log/${item%(*}.log"
     done

@@ -198,7 +198,7 @@ build_cluster() {
     start_slurmctld || exit 1
     for node in ${P[names]}; do start_slurmd "$node"; done
     # shellcheck disable=SC2086  # a list of names
-    wait_for_nodes 30 ${P[names]} || exit 1
+    wait_for_nodes ${P[names]} || exit 1
     rm "$STATE/building"
 }
 

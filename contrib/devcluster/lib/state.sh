@@ -86,11 +86,15 @@ is_tagged() {
     return 1
 }
 
-# wait_until SECONDS COMMAND...: polls
+# wait_until SECONDS COMMAND...: polls, after some two seconds less often, because asking slurmctld costs as much as a start
 wait_until() {
-    local end=$((${EPOCHREALTIME/[.,]/} + $1 * 1000000)); shift
-    until "$@"; do
+    local end=$((${EPOCHREALTIME/[.,]/} + $1 * 1000000)) round; shift
+    for ((round = 0; ; round++)); do
+        ! "$@" || return 0
         ((${EPOCHREALTIME/[.,]/} < end)) || return 1
-        sleep 0.05
+        if ((round < 40)); then sleep 0.05; else sleep 0.5; fi
     done
 }
+
+# wait_for_start COMMAND...: as long as a daemon or a machine may take on a machine where others compute
+wait_for_start() { wait_until 60 "$@"; }

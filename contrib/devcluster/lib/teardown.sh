@@ -44,7 +44,7 @@ kill_descendants() {
 
 teardown() {
     kill_everything || return 1
-    find /sys/fs/cgroup/*/"aml-devcluster-$NAME"-* -depth -type d -exec rmdir {} + 2>/dev/null || true  # most machines have no such groups
+    find /sys/fs/cgroup/*/"aml-devcluster.$NAME".* -depth -type d -exec rmdir {} + 2>/dev/null || true  # most machines have no such groups
     rm -rf --one-file-system -- "$STATE" || return 1
     remove_lock
 }

@@ -18,7 +18,7 @@ PLUGIN = os.environ["AMLDIST_PLUGIN"]
 SERVERS = "tensorflow,worker_count=2,parameter_server_count=2"
 
 
-def wait_until(happened, seconds: float = 20) -> None:
+def wait_until(happened, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < deadline, "it does not happen"
