@@ -1,6 +1,7 @@
 // Long messages that begin at once and go on while the other rank does its part, with and without tags.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <thread>
 
 #include "collective/transport/matching_transport.hpp"
@@ -10,10 +11,11 @@
 namespace amldist::collective::messages_in_step_test {
 namespace {
 
-/// Ranks 0 to 2 of a node with a processor for each of them.
+/// Ranks 0 to 2 of a node, with a processor for each of them unless they share some.
 class MessagesInStep : public ::testing::TestWithParam<int> {
  protected:
-  MessagesInStep() : memory_(make_memory(2 * NodeTransport::memory_bytes(3))) {
+  explicit MessagesInStep(bool share_processors = false)
+      : memory_(make_memory(2 * NodeTransport::memory_bytes(3))), share_processors_(share_processors) {
     for (std::uint32_t i = 0; i < 3; ++i) {
       const auto make = [this, i] { return node(i, NodeTransport::memory_bytes(3)); };
       ends_.push_back(std::make_unique<MatchingTransport>(node(i, 0), 3, make, [] {}));
@@ -50,9 +52,10 @@ class MessagesInStep : public ::testing::TestWithParam<int> {
  private:
   [[nodiscard]] std::unique_ptr<Transport> node(std::uint32_t rank, std::size_t offset) {
     return std::make_unique<NodeTransport>(std::make_unique<OtherNodes>(elsewhere), memory_.data() + offset,
-                                           NodeGroup{rank, 3, {0, 1, 2}, "node7"}, false);
+                                           NodeGroup{rank, 3, {0, 1, 2}, "node7"}, share_processors_);
   }
   SharedMemory memory_;
+  bool share_processors_;
   std::vector<std::unique_ptr<MatchingTransport>> ends_;
 };
 
@@ -180,6 +183,56 @@ TEST_P(MessagesFromAnySource, TheOneThatHasBegunIsReceivedBeforeOthers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tag, MessagesFromAnySource, ::testing::Values(5));
+
+class MessagesOfSharedProcessors : public MessagesInStep {
+ protected:
+  MessagesOfSharedProcessors() : MessagesInStep(true) {}
+  /// Rank 0 and rank 1 send each other a number in turn, `rounds` times; returns what rank `rank` has got at the end.
+  std::uint64_t pass_back_and_forth(int rank, int rounds) {
+    std::vector<std::byte> data(sizeof(std::uint64_t));
+    const auto move = [&](Direction direction, int peer) {
+      WitnessWatchdog own;
+      std::size_t left = 0;
+      if (moves(rank, direction, peer, data)) return;
+      EXPECT_TRUE(end(rank).post(message(peer, data), direction, left, own));
+      for (int idle = 0; left != 0; ++idle) {
+        EXPECT_TRUE(end(rank).progress(own));
+        end(rank).rest(idle);
+      }
+    };
+    const int from = GetParam() == Message::untagged ? 1 - rank : calls::Watchdog::anyone;
+    for (int round = 0; round < rounds; ++round) {
+      if (rank == 1) move(Direction::receive, from);
+      std::uint64_t number = 0;
+      std::memcpy(&number, data.data(), sizeof number);
+      ++number;
+      std::memcpy(data.data(), &number, sizeof number);
+      move(Direction::send, 1 - rank);
+      if (rank == 0) move(Direction::receive, from);
+    }
+    std::uint64_t number = 0;
+    std::memcpy(&number, data.data(), sizeof number);
+    return number;
+  }
+};
+
+TEST_P(MessagesOfSharedProcessors, PassBackAndForth) {
+  constexpr int rounds = 20000;
+  std::uint64_t of_second = 0;
+  std::thread second([&] { of_second = pass_back_and_forth(1, rounds); });
+  EXPECT_EQ(pass_back_and_forth(0, rounds), 2U * rounds);
+  second.join();
+  EXPECT_EQ(of_second, 2U * rounds);
+}
+
+TEST_P(MessagesOfSharedProcessors, AReceiverThatLooksInVainGivesUp) {
+  std::vector<std::byte> got(8);
+  EXPECT_FALSE(moves(1, Direction::receive, 0, got));
+  EXPECT_FALSE(moves(1, Direction::receive, GetParam() == Message::untagged ? 2 : calls::Watchdog::anyone, got));
+  exchange(0, pattern(8, 1));
+}
+
+INSTANTIATE_TEST_SUITE_P(Tag, MessagesOfSharedProcessors, ::testing::Values(Message::untagged, 5));
 
 }  // namespace
 }  // namespace amldist::collective::messages_in_step_test

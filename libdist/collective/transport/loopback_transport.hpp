@@ -21,6 +21,7 @@ class LoopbackTransport final : public Transport {
   [[nodiscard]] bool posts_at_once(int peer, int tag) const noexcept override {
     return peer == own_rank_ || others_->posts_at_once(peer, tag);
   }
+  [[nodiscard]] bool shares_processors() const noexcept override { return others_->shares_processors(); }
   [[nodiscard]] bool move_at_once(const Message& message, Direction direction, Look look) override {
     return message.peer != own_rank_ && others_->move_at_once(message, direction, look);
   }

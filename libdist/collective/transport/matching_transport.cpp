@@ -117,11 +117,14 @@ bool MatchingTransport::receive_at_once_from_any(const Message& message, Look lo
   const int size = static_cast<int>(peers_.size());
   const std::size_t asked = asked_.size();
   if (asked != 0 && looks_++ % every == 0) return false;
-  int rank = 0;
-  for (int polls = look == Look::once ? size : std::max(size, brief); polls > 0; --polls) {
-    if (receive_at_once_from(rank, message, Look::once, look)) return true;
-    if (asked_.size() != asked) return false;
-    rank = rank + 1 == size ? 0 : rank + 1;
+  const bool yields = tagged_->shares_processors();
+  const int rounds = look == Look::once ? 1 : yields ? looks_of_shared_processors : std::max(1, brief / size);
+  for (int round = 0; round < rounds; ++round) {
+    if (round != 0 && yields) std::this_thread::yield();
+    for (int rank = 0; rank < size; ++rank) {
+      if (receive_at_once_from(rank, message, Look::once, look)) return true;
+      if (asked_.size() != asked) return false;
+    }
   }
   return false;
 }

@@ -142,7 +142,7 @@ bool NodeTransport::move_at_once(const Message& message, Direction direction, Lo
   if (!is_one_part && !may_wait) return false;
   if (!neighbour.receives.is_empty() && !take_arrived(*index)) return false;
   constexpr int brief = 128;  // about two microseconds
-  const int polls = may_wait ? brief : 1;
+  const int polls = look == Look::once ? 1 : oversubscribed_ ? looks_of_shared_processors : brief;
   return is_one_part ? receive_at_once(neighbour.from, message, polls) : receive_in_step(*index, message, polls);
 }
 
@@ -221,10 +221,11 @@ bool NodeTransport::send_at_once(RingWriter& ring, const Message& message) const
 /// The message, once all of its first part is in the ring. nullopt, too, for another message than the
 /// expected one: post() finds out what that is.
 std::optional<RingReader::Announced> NodeTransport::await_header(RingReader& ring, const Message& message,
-                                                                 int polls) noexcept {
+                                                                 int polls) const noexcept {
   auto found = ring.announced(message.signature);
   for (int poll = 1; poll < polls && !found; ++poll) {
-    relax_briefly();
+    if (oversubscribed_) std::this_thread::yield();
+    else relax_briefly();
     found = ring.announced(message.signature);
   }
   const bool is_expected =
@@ -232,7 +233,7 @@ std::optional<RingReader::Announced> NodeTransport::await_header(RingReader& rin
   return is_expected ? found : std::nullopt;
 }
 
-bool NodeTransport::receive_at_once(RingReader& ring, const Message& message, int polls) noexcept {
+bool NodeTransport::receive_at_once(RingReader& ring, const Message& message, int polls) const noexcept {
   const auto announced = await_header(ring, message, polls);
   if (!announced) return false;
   const std::uint64_t length = announced->length();

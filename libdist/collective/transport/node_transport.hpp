@@ -37,6 +37,7 @@ class NodeTransport final : public Transport {
   [[nodiscard]] bool posts_at_once(int peer, int tag) const noexcept override {
     return index_of(peer) ? true : others_->posts_at_once(peer, tag);
   }
+  [[nodiscard]] bool shares_processors() const noexcept override { return oversubscribed_; }
   [[nodiscard]] bool move_at_once(const Message& message, Direction direction, Look look) override;
   [[nodiscard]] Result<bool> progress(calls::Watchdog& watchdog) override;
   [[nodiscard]] Result<void> keep_waiting(calls::Watchdog& watchdog) override;
@@ -113,9 +114,9 @@ class NodeTransport final : public Transport {
   static void put_header(RingWriter& ring, const Message& message, MessageWay way) noexcept;
   [[nodiscard]] bool send_at_once(RingWriter& ring, const Message& message) const noexcept;
   [[nodiscard]] bool take_arrived(std::size_t neighbour) noexcept;
-  [[nodiscard]] static std::optional<RingReader::Announced> await_header(RingReader& ring, const Message& message,
-                                                                         int polls) noexcept;
-  [[nodiscard]] static bool receive_at_once(RingReader& ring, const Message& message, int polls) noexcept;
+  [[nodiscard]] std::optional<RingReader::Announced> await_header(RingReader& ring, const Message& message,
+                                                                  int polls) const noexcept;
+  [[nodiscard]] bool receive_at_once(RingReader& ring, const Message& message, int polls) const noexcept;
   template <typename Move>
   [[nodiscard]] bool move_in_step(Progress message, Move move);
   [[nodiscard]] bool send_in_step(std::size_t neighbour, const Message& message);

@@ -59,6 +59,10 @@ class Transport {
                                           calls::Watchdog& watchdog) = 0;
   /// Whether post() never waits for messages with this rank: neither for a connection nor for another lock.
   [[nodiscard]] virtual bool posts_at_once(int /*peer*/, int /*tag*/) const noexcept { return false; }
+  /// Whether ranks of the node share processors, so that one that looks in vain should let others run.
+  [[nodiscard]] virtual bool shares_processors() const noexcept { return false; }
+  /// How often a brief look looks then, with a yield between two of them.
+  static constexpr int looks_of_shared_processors = 4;
   /// How long move_at_once() looks for what is to be received.
   enum class Look : std::uint8_t { once, briefly };
   /// Moves a short message now, if none of this pair comes before it and the other rank has done its part: what is sent
