@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <string>
 #include <thread>
 
 #include "collective/transport/matching_transport.hpp"
@@ -11,11 +12,15 @@
 namespace amldist::collective::messages_in_step_test {
 namespace {
 
+struct Case {
+  int tag;
+  bool share_processors;
+};
+
 /// Ranks 0 to 2 of a node, with a processor for each of them unless they share some.
-class MessagesInStep : public ::testing::TestWithParam<int> {
+class MessagesInStep : public ::testing::TestWithParam<Case> {
  protected:
-  explicit MessagesInStep(bool share_processors = false)
-      : memory_(make_memory(2 * NodeTransport::memory_bytes(3))), share_processors_(share_processors) {
+  MessagesInStep() : memory_(make_memory(2 * NodeTransport::memory_bytes(3))) {
     for (std::uint32_t i = 0; i < 3; ++i) {
       const auto make = [this, i] { return node(i, NodeTransport::memory_bytes(3)); };
       ends_.push_back(std::make_unique<MatchingTransport>(node(i, 0), 3, make, [] {}));
@@ -24,7 +29,7 @@ class MessagesInStep : public ::testing::TestWithParam<int> {
     for (const int from : {0, 2}) exchange(from, data);
   }
   [[nodiscard]] Message message(int peer, std::vector<std::byte>& data) const {
-    return {peer, data.data(), data.size(), 7, false, GetParam(), nullptr};
+    return {peer, data.data(), data.size(), 7, false, GetParam().tag, nullptr};
   }
   [[nodiscard]] bool moves(int rank, Direction direction, int peer, std::vector<std::byte>& data) {
     return end(rank).move_at_once(message(peer, data), direction, Transport::Look::briefly);
@@ -52,10 +57,9 @@ class MessagesInStep : public ::testing::TestWithParam<int> {
  private:
   [[nodiscard]] std::unique_ptr<Transport> node(std::uint32_t rank, std::size_t offset) {
     return std::make_unique<NodeTransport>(std::make_unique<OtherNodes>(elsewhere), memory_.data() + offset,
-                                           NodeGroup{rank, 3, {0, 1, 2}, "node7"}, share_processors_);
+                                           NodeGroup{rank, 3, {0, 1, 2}, "node7"}, GetParam().share_processors);
   }
   SharedMemory memory_;
-  bool share_processors_;
   std::vector<std::unique_ptr<MatchingTransport>> ends_;
 };
 
@@ -151,7 +155,16 @@ TEST_P(MessagesInStep, OneOfAnotherLengthIsLeftForPost) {
   EXPECT_EQ(moved.error().message, "differs 0");
 }
 
-INSTANTIATE_TEST_SUITE_P(Tag, MessagesInStep, ::testing::Values(Message::untagged, 5));
+constexpr Case untagged = {Message::untagged, false};
+constexpr Case tagged = {5, false};
+constexpr Case untagged_sharing = {Message::untagged, true};
+constexpr Case tagged_sharing = {5, true};
+std::string name_of(const ::testing::TestParamInfo<Case>& info) {
+  return std::string(info.param.tag == Message::untagged ? "Untagged" : "Tagged") +
+         (info.param.share_processors ? "Sharing" : "");
+}
+INSTANTIATE_TEST_SUITE_P(Kinds, MessagesInStep, ::testing::Values(untagged, tagged, untagged_sharing, tagged_sharing),
+                         name_of);
 
 using MessagesFromAnySource = MessagesInStep;
 
@@ -182,11 +195,10 @@ TEST_P(MessagesFromAnySource, TheOneThatHasBegunIsReceivedBeforeOthers) {
   EXPECT_EQ(left, 0U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Tag, MessagesFromAnySource, ::testing::Values(5));
+INSTANTIATE_TEST_SUITE_P(Kinds, MessagesFromAnySource, ::testing::Values(tagged, tagged_sharing), name_of);
 
 class MessagesOfSharedProcessors : public MessagesInStep {
  protected:
-  MessagesOfSharedProcessors() : MessagesInStep(true) {}
   /// Rank 0 and rank 1 send each other a number in turn, `rounds` times; returns what rank `rank` has got at the end.
   std::uint64_t pass_back_and_forth(int rank, int rounds) {
     std::vector<std::byte> data(sizeof(std::uint64_t));
@@ -200,7 +212,7 @@ class MessagesOfSharedProcessors : public MessagesInStep {
         end(rank).rest(idle);
       }
     };
-    const int from = GetParam() == Message::untagged ? 1 - rank : calls::Watchdog::anyone;
+    const int from = GetParam().tag == Message::untagged ? 1 - rank : calls::Watchdog::anyone;
     for (int round = 0; round < rounds; ++round) {
       if (rank == 1) move(Direction::receive, from);
       std::uint64_t number = 0;
@@ -228,11 +240,12 @@ TEST_P(MessagesOfSharedProcessors, PassBackAndForth) {
 TEST_P(MessagesOfSharedProcessors, AReceiverThatLooksInVainGivesUp) {
   std::vector<std::byte> got(8);
   EXPECT_FALSE(moves(1, Direction::receive, 0, got));
-  EXPECT_FALSE(moves(1, Direction::receive, GetParam() == Message::untagged ? 2 : calls::Watchdog::anyone, got));
+  EXPECT_FALSE(moves(1, Direction::receive, GetParam().tag == Message::untagged ? 2 : calls::Watchdog::anyone, got));
   exchange(0, pattern(8, 1));
 }
 
-INSTANTIATE_TEST_SUITE_P(Tag, MessagesOfSharedProcessors, ::testing::Values(Message::untagged, 5));
+INSTANTIATE_TEST_SUITE_P(Kinds, MessagesOfSharedProcessors, ::testing::Values(untagged_sharing, tagged_sharing),
+                         name_of);
 
 }  // namespace
 }  // namespace amldist::collective::messages_in_step_test

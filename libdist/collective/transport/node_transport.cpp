@@ -133,7 +133,7 @@ bool NodeTransport::move_at_once(const Message& message, Direction direction, Lo
   if (!index) return others_->move_at_once(message, direction, look);
   if (begun_) return false;  // a part of it is in the ring: the rest is post()'s
   Neighbour& neighbour = neighbours_[*index];
-  const bool may_wait = look == Look::briefly && !oversubscribed_;
+  const bool may_wait = look == Look::briefly;
   if (direction == Direction::send) {
     if (!neighbour.sends.is_empty()) return false;
     return send_at_once(neighbour.to, message) || (may_wait && send_in_step(*index, message));
@@ -142,19 +142,25 @@ bool NodeTransport::move_at_once(const Message& message, Direction direction, Lo
   if (!is_one_part && !may_wait) return false;
   if (!neighbour.receives.is_empty() && !take_arrived(*index)) return false;
   constexpr int brief = 128;  // about two microseconds
-  const int polls = look == Look::once ? 1 : oversubscribed_ ? looks_of_shared_processors : brief;
+  const int polls = !may_wait ? 1 : oversubscribed_ ? looks_of_shared_processors : brief;
   return is_one_part ? receive_at_once(neighbour.from, message, polls) : receive_in_step(*index, message, polls);
+}
+
+/// Between two looks for what another rank does.
+void NodeTransport::pause() const noexcept {
+  if (oversubscribed_) std::this_thread::yield();
+  else relax_briefly();
 }
 
 /// Moves a long message while the other rank does its part. If that pauses, post() goes on with the message.
 template <typename Move>
 bool NodeTransport::move_in_step(Progress message, Move move) {
-  constexpr int patience = 512;  // polls: about eight microseconds
+  const int patience = oversubscribed_ ? looks_of_shared_processors : 512;  // polls: 512 are about eight microseconds
   for (int idle = 0; message.remaining() != 0 && idle < patience; ++idle) {
     const auto moved = move(message);
     if (!moved) break;  // the ring is damaged: progress() reports that
     if (*moved != 0) idle = -1;
-    else relax_briefly();
+    else pause();
   }
   if (message.remaining() == 0) return true;
   begun_ = message;
@@ -224,8 +230,7 @@ std::optional<RingReader::Announced> NodeTransport::await_header(RingReader& rin
                                                                  int polls) const noexcept {
   auto found = ring.announced(message.signature);
   for (int poll = 1; poll < polls && !found; ++poll) {
-    if (oversubscribed_) std::this_thread::yield();
-    else relax_briefly();
+    pause();
     found = ring.announced(message.signature);
   }
   const bool is_expected =

@@ -117,6 +117,7 @@ class NodeTransport final : public Transport {
   [[nodiscard]] std::optional<RingReader::Announced> await_header(RingReader& ring, const Message& message,
                                                                   int polls) const noexcept;
   [[nodiscard]] bool receive_at_once(RingReader& ring, const Message& message, int polls) const noexcept;
+  void pause() const noexcept;
   template <typename Move>
   [[nodiscard]] bool move_in_step(Progress message, Move move);
   [[nodiscard]] bool send_in_step(std::size_t neighbour, const Message& message);
