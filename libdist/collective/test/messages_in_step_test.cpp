@@ -207,9 +207,10 @@ class MessagesOfSharedProcessors : public MessagesInStep {
       std::size_t left = 0;
       if (moves(rank, direction, peer, data)) return;
       EXPECT_TRUE(end(rank).post(message(peer, data), direction, left, own));
-      for (int idle = 0; left != 0; ++idle) {
+      int idle = 0;
+      while (left != 0) {
         EXPECT_TRUE(end(rank).progress(own));
-        end(rank).rest(idle);
+        end(rank).rest(idle++);
       }
     };
     const int from = GetParam().tag == Message::untagged ? 1 - rank : calls::Watchdog::anyone;
