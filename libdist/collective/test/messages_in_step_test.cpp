@@ -1,6 +1,7 @@
 // Long messages that begin at once and go on while the other rank does its part, with and without tags.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -52,13 +53,13 @@ class MessagesInStep : public ::testing::TestWithParam<Case> {
   [[nodiscard]] MatchingTransport& end(int rank) { return *ends_[static_cast<std::size_t>(rank)]; }
 
   WitnessWatchdog watchdog;
-  std::vector<int> elsewhere;
 
  private:
   [[nodiscard]] std::unique_ptr<Transport> node(std::uint32_t rank, std::size_t offset) {
-    return std::make_unique<NodeTransport>(std::make_unique<OtherNodes>(elsewhere), memory_.data() + offset,
+    return std::make_unique<NodeTransport>(std::make_unique<OtherNodes>(elsewhere_[rank]), memory_.data() + offset,
                                            NodeGroup{rank, 3, {0, 1, 2}, "node7"}, GetParam().share_processors);
   }
+  std::array<std::vector<int>, 3> elsewhere_;  // of each rank: two may be used at once
   SharedMemory memory_;
   std::vector<std::unique_ptr<MatchingTransport>> ends_;
 };
