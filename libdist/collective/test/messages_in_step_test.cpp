@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "base/os/processor_place.hpp"
 #include "collective/transport/matching_transport.hpp"
 #include "collective/transport/node_transport.hpp"
 #include "ends_in_one_process.hpp"
@@ -200,13 +201,21 @@ INSTANTIATE_TEST_SUITE_P(Kinds, MessagesFromAnySource, ::testing::Values(tagged,
 
 class MessagesOfSharedProcessors : public MessagesInStep {
  protected:
-  /// Rank 0 and rank 1 send each other a number in turn, `rounds` times; returns what rank `rank` has got at the end.
-  std::uint64_t pass_back_and_forth(int rank, int rounds) {
+  struct Passed {
+    std::uint64_t number = 0;  ///< what the rank has at the end
+    int at_once = 0;           ///< receives that did not begin to wait
+  };
+  /// Rank 0 and rank 1 send each other a number in turn, `rounds` times.
+  Passed pass_back_and_forth(int rank, int rounds) {
+    Passed passed;
     std::vector<std::byte> data(sizeof(std::uint64_t));
     const auto move = [&](Direction direction, int peer) {
       WitnessWatchdog own;
       std::size_t left = 0;
-      if (moves(rank, direction, peer, data)) return;
+      if (moves(rank, direction, peer, data)) {
+        if (direction == Direction::receive) ++passed.at_once;
+        return;
+      }
       EXPECT_TRUE(end(rank).post(message(peer, data), direction, left, own));
       int idle = 0;
       while (left != 0) {
@@ -217,26 +226,32 @@ class MessagesOfSharedProcessors : public MessagesInStep {
     const int from = GetParam().tag == Message::untagged ? 1 - rank : calls::Watchdog::anyone;
     for (int round = 0; round < rounds; ++round) {
       if (rank == 1) move(Direction::receive, from);
-      std::uint64_t number = 0;
-      std::memcpy(&number, data.data(), sizeof number);
-      ++number;
-      std::memcpy(data.data(), &number, sizeof number);
+      std::memcpy(&passed.number, data.data(), sizeof passed.number);
+      ++passed.number;
+      std::memcpy(data.data(), &passed.number, sizeof passed.number);
       move(Direction::send, 1 - rank);
       if (rank == 0) move(Direction::receive, from);
     }
-    std::uint64_t number = 0;
-    std::memcpy(&number, data.data(), sizeof number);
-    return number;
+    std::memcpy(&passed.number, data.data(), sizeof passed.number);
+    return passed;
   }
 };
 
-TEST_P(MessagesOfSharedProcessors, PassBackAndForth) {
-  constexpr int rounds = 20000;
-  std::uint64_t of_second = 0;
-  std::thread second([&] { of_second = pass_back_and_forth(1, rounds); });
-  EXPECT_EQ(pass_back_and_forth(0, rounds), 2U * rounds);
-  second.join();
-  EXPECT_EQ(of_second, 2U * rounds);
+/// Both on one processor, where nothing comes while the receiver only looks.
+TEST_P(MessagesOfSharedProcessors, PassBackAndForthWithoutBeginningToWait) {
+  constexpr int rounds = 300;  // on a busy machine each takes the others' turns
+  Passed first;
+  Passed second;
+  const int processor = allowed_processors().front();
+  const auto run_on_one = [&](int rank, Passed& passed) {
+    bind_to_processor(0, processor);
+    passed = pass_back_and_forth(rank, rounds);
+  };
+  std::thread threads[] = {std::thread([&] { run_on_one(0, first); }), std::thread([&] { run_on_one(1, second); })};
+  for (std::thread& each : threads) each.join();
+  EXPECT_EQ(first.number, 2U * rounds);
+  EXPECT_EQ(second.number, 2U * rounds);
+  EXPECT_GT(first.at_once + second.at_once, rounds / 20) << "of " << 2 * rounds << "; without a yield none is";
 }
 
 TEST_P(MessagesOfSharedProcessors, AReceiverThatLooksInVainGivesUp) {
