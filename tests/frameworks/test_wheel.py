@@ -116,7 +116,7 @@ print("fine")
 """
 
 
-@pytest.mark.parametrize("pytorch", environments_with_pytorch(), ids=lambda venv: venv.parent.name)
+@pytest.mark.parametrize("pytorch", [pytest.param(venv, id=venv.parent.name) for venv in environments_with_pytorch()])
 def test_the_same_wheel_serves_every_release_of_pytorch_that_is_here(wheel, pytorch, tmp_path):
     """Installed into an environment of its own, which sees PyTorch's packages."""
     run(UV, "venv", "--python", pytorch / "bin/python", tmp_path / "v")
