@@ -232,9 +232,10 @@ def node(tmp_path):
 
 
 def test_cyclecloud_installs_what_fits_the_nodes_slurm(node):
-    done, told = node("apt-get", "aml-dist-slurm-smd24.11_1_amd64.deb", "aml-dist-slurm-smd25.11_1_amd64.deb", "aml-dist_1_amd64.deb", "libamldist0_1_amd64.deb")
+    done, told = node("apt-get", "aml-dist-slurm-smd24.11_1_amd64.deb", "aml-dist-slurm-smd25.11_1_amd64.deb", "aml-dist_1_amd64.deb", "libamldist0_1_amd64.deb",
+                      "aml-dist-doc_1_all.deb", "libamldist-dev_1_amd64.deb")
     assert done.returncode == 0, done
-    assert re.findall(r"files/(\S+?)_", told) == ["aml-dist-slurm-smd25.11", "aml-dist", "libamldist0"]
+    assert re.findall(r"files/(\S+?)_", told) == ["aml-dist-slurm-smd25.11", "aml-dist", "libamldist0", "aml-dist-doc"]
 
 
 def test_cyclecloud_with_rpms(node):

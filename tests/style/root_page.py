@@ -10,7 +10,7 @@ PAGE = ROOT / "docs/root.md"
 HEAD = """# What the plugin touches as root
 
 For an auditor: every file, socket, process, signal and variable that the plugin touches with root's rights in slurmstepd. In slurmd it
-reads its arguments and the file of `config=`, and nothing else; all that is not here it does as the user, or not at all
+reads its arguments and the file of `config=`, and nothing else. What is not listed here it does with the user's rights, or not at all
 ([threat model](threat-model.md)). Made from [a list](../tests/cluster/hostile/root_touches.txt) by `tests/style/root_page.py --write`.
 
 The list is compared with what happens. `tests/cluster/hostile/test_root.py` records the kernel's calls of live steps of each kind with

@@ -16,6 +16,7 @@ STEPS = {
     "pytorch": "-w node[1-2] -N2 -n4 --aml-dist=pytorch sh -c 'sleep 0.5; exit $RANK'",
     "per-node": "-w node[1-2] -N2 -n2 --aml-dist=pytorch,launch=per-node true",
     "hang": "-w node[1-2] -N2 -n4 --aml-dist=mpi,trace,hang=1,rdma=prefer,health=prefer sleep 4",
+    "stop": "-w node[1-2] -N2 -n2 --aml-dist=pytorch,stop=60@USR1 sleep 2",
     "servers": "-w node[1-2] -N2 -n4 --aml-dist=tensorflow,worker_count=2,parameter_server_count=2 sleep 1",
     "heterogeneous": "-w node1 -N1 -n2 --aml-dist=jax true : -w node2 -N1 -n1 --aml-dist=jax true",
     "refused": "-w node[1-2] -N2 -n2 --aml-dist=pytorch,rdma=require true",

@@ -3,7 +3,8 @@
 # after the project `slurm`, on each node when it starts. Tried again it does nothing.
 #
 # CycleCloud's plugstack.conf is shared and includes /etc/slurm/plugstack.conf.d/*, a folder of each node, where the package has its
-# line. So nodes that start before their scheduler are no worse off than without.
+# line. So nodes that start before their scheduler are no worse off than without. aml-dist-doc has the samples that 20-aml-dist-health.sh
+# installs.
 set -euo pipefail
 
 files=${CYCLECLOUD_SPEC_PATH:-$(cd "$(dirname "$0")/.." && pwd)}/files
@@ -30,11 +31,11 @@ release=$(slurm_release)
 shopt -s nullglob
 if command -v dpkg >/dev/null; then
     package=$(one "$files"/aml-dist-slurm-smd"$release"_*.deb)
-    packages=("$package" "$files"/aml-dist_*.deb "$files"/libamldist0_*.deb)
+    packages=("$package" "$files"/aml-dist_*.deb "$files"/libamldist0_*.deb "$files"/aml-dist-doc_*.deb)
     DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 "${packages[@]}"
 else
     package=$(one "$files"/aml-dist-slurm-*.slurm"$release".*rpm)
-    packages=("$package" "$files"/aml-dist-[0-9]*.rpm "$files"/aml-dist-libs-*.rpm)
+    packages=("$package" "$files"/aml-dist-[0-9]*.rpm "$files"/aml-dist-libs-*.rpm "$files"/aml-dist-doc-*.rpm)
     dnf install -y "${packages[@]}"
 fi
 say "installed for Slurm $release"
