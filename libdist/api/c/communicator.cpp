@@ -152,6 +152,7 @@ int finish_request(amldist_request** request, int* done, Wait wait) noexcept {
   int status = AMLDIST_OK;
   const int guarded = amldist::api::guarded([&]() -> Result<void> {
     if (*request == ended()) *request = nullptr;
+    if (*request != nullptr && !request_of(*request)->is_here()) return amldist::api::forked();
     const bool is_done = *request == nullptr || wait(*request_of(*request));
     if (done != nullptr) *done = is_done ? 1 : 0;
     if (!is_done || *request == nullptr) return {};
@@ -406,6 +407,7 @@ int amldist_on_complete(amldist_request* request, amldist_complete_function func
     if (request == nullptr) return null_argument("the request");
     if (function == nullptr) return null_argument("amldist_on_complete: the function");
     if (request == ended()) return function(AMLDIST_OK, context), Result<void>();
+    if (!request_of(request)->is_here()) return amldist::api::forked();
     const auto kept = RequestPtr::sharing(*request_of(request));  // the function may wait for it, which frees it
     const auto tell = [function, context, origin = kept->origin()](const Result<void>& result) {
       function(report(result, origin), context);

@@ -52,7 +52,7 @@ void Communicator::connect_parts() {
   progress_.emplace(*messages_, *mpi_);
   runner_.emplace(
       CallRunner::Parts{context_, numbers_, refused_, recorder_, *host_, devices_, gather_, *progress_, ticks});
-  engine_.emplace(*runner_, *messages_, host_->serves_any_thread());
+  engine_.emplace(*runner_, *messages_, host_->serves_any_thread(), process_->fork_guard);
 }
 
 void Communicator::describe_place() {

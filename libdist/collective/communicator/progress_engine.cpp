@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 #include <utility>
 
 #include "base/os/time_slice.hpp"
@@ -66,11 +67,21 @@ RequestPtr ProgressEngine::submit_message(calls::Call& call, std::uint64_t now) 
 bool ProgressEngine::needs_thread(ProgressBy by, bool is_short) {
   ++submissions_;
   if (by != ProgressBy::engine || !has_thread_) return false;
-  if (!thread_.joinable()) thread_ = std::thread([this] { run_thread(); });
+  if (!thread_.joinable() && !start_thread()) return false;
   habit_.note_begin(is_short);
   is_left_alone_ = habit_.waits_soon();
   is_called_ = !is_left_alone_;
   return is_called_ || !is_alert_;
+}
+
+/// The system may refuse another thread; the next submission tries again.
+bool ProgressEngine::start_thread() {
+  try {
+    thread_ = std::thread([this] { run_thread(); });
+    return true;
+  } catch (const std::system_error&) {
+    return false;
+  }
 }
 
 void ProgressEngine::call_thread() {
@@ -104,21 +115,37 @@ std::vector<RequestPtr> ProgressEngine::pop_next() {
 }
 
 // ---- progress ----
+/// Marks the engine as driven, without the lock; afterwards, also after an exception, it is free again.
+class ProgressEngine::Driving {
+ public:
+  Driving(ProgressEngine& engine, Lock& lock) : engine_(engine), lock_(lock) {
+    engine_.is_driven_ = true;
+    lock_.unlock();
+  }
+  ~Driving() {
+    lock_.lock();
+    engine_.is_driven_ = false;
+    if (engine_.awaiting_round_ != 0) engine_.round_ended_.notify_all();
+  }
+  Driving(const Driving&) = delete;
+  Driving& operator=(const Driving&) = delete;
+
+ private:
+  ProgressEngine& engine_;
+  Lock& lock_;
+};
+
 /// One round: takes up new messages, runs the next call, moves messages.
 void ProgressEngine::progress_once(Lock& lock, int& idle) {
-  is_driven_ = true;
   const auto next = pop_next();
-  lock.unlock();
+  const Driving driving(*this, lock);
   messages_.take_up();
   if (!next.empty()) {
     const auto result = runner_.run_to_completion(next, has_waiter_);
     for (const auto& request : next) request->complete(result);
   }
   idle = messages_.progress() || !next.empty() ? 0 : idle + 1;
-  if (idle > 0) messages_.back_off(idle);
-  lock.lock();
-  is_driven_ = false;
-  if (awaiting_round_ != 0) round_ended_.notify_all();
+  messages_.back_off(idle);
 }
 
 template <typename HasEnded>
@@ -164,8 +191,10 @@ bool ProgressEngine::await_work(Lock& lock) {
   std::uint64_t seen = 0;
   for (int looks = 0;; ++looks) {
     if (is_stopping_) return false;
-    const bool is_needed = is_thread_needed();
-    if (is_needed && (is_called_ || seen == submissions_)) return true;
+    if (is_thread_needed() && (is_called_ || seen == submissions_)) {
+      is_called_ = true;  // it goes on until the program comes back
+      return true;
+    }
     is_called_ = is_called_ && (is_driven_ || has_waiter_);
     if (seen != submissions_) looks = 0;
     seen = submissions_;
@@ -197,7 +226,11 @@ void ProgressEngine::progress_for(const Request& request, ProgressUntil until) {
     }
   } while (!request.is_done() && (to_the_end || !queue_.empty()));
   has_waiter_ = false;
-  if (is_thread_needed() && !habit_.waits_soon()) call_thread();
+  if (!has_thread && !is_driven_ && !request.is_done()) {
+    const Driving driving(*this, lock);
+    messages_.ask_at_intervals();
+  }
+  if (is_thread_needed() && (!is_alert_ || !habit_.waits_soon())) call_thread();
 }
 
 void ProgressEngine::drain() {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/memory/brief_lock.hpp"
+#include "base/os/fork_guard.hpp"
 #include "collective/communicator/call_runner.hpp"
 #include "collective/communicator/context/request.hpp"
 #include "collective/communicator/host/host_backend.hpp"
@@ -38,8 +39,8 @@ enum class ProgressBy : std::uint8_t {
 class ProgressEngine final : public RequestDriver {
  public:
   /// `has_thread`: whether calls may run on another thread than the program's.
-  ProgressEngine(CallRunner& runner, PendingMessages& messages, bool has_thread)
-      : runner_(runner), messages_(messages), has_thread_(has_thread) {}
+  ProgressEngine(CallRunner& runner, PendingMessages& messages, bool has_thread, const ForkGuard& fork_guard)
+      : runner_(runner), messages_(messages), has_thread_(has_thread), fork_guard_(fork_guard) {}
   /// Runs everything to its end, and ends the thread.
   ~ProgressEngine() override;
   ProgressEngine(const ProgressEngine&) = delete;
@@ -65,9 +66,11 @@ class ProgressEngine final : public RequestDriver {
   [[nodiscard]] bool has_work() { return is_used_ && is_busy(); }
   /// Waits until everything that was submitted has ended.
   void drain();
+  [[nodiscard]] bool is_here() const noexcept override { return fork_guard_.is_here(); }
 
  private:
   using Lock = std::unique_lock<BriefLock>;
+  class Driving;
 
   template <typename Calls>
   [[nodiscard]] RequestPtr make_request(Calls&& calls) {
@@ -90,6 +93,7 @@ class ProgressEngine final : public RequestDriver {
   [[nodiscard]] bool is_queued(const Request& request) const;
   [[nodiscard]] bool is_thread_needed() const;
   [[nodiscard]] bool needs_thread(ProgressBy by, bool is_short = false);
+  [[nodiscard]] bool start_thread();
   void call_thread();
   [[nodiscard]] bool await_work(Lock& lock);
   [[nodiscard]] std::vector<RequestPtr> pop_next();
@@ -97,6 +101,7 @@ class ProgressEngine final : public RequestDriver {
   CallRunner& runner_;
   PendingMessages& messages_;
   const bool has_thread_;
+  const ForkGuard& fork_guard_;
   bool is_used_ = false;  ///< only accessed by the program's thread, like the next
   WaitHabit habit_;
 

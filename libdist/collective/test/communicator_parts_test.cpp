@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include <array>
 #include <map>
 #include <string>
 
@@ -160,11 +161,11 @@ class OneMessage final : public Transport {
     return moves_at_once;
   }
   [[nodiscard]] Result<bool> progress(calls::Watchdog& /*watchdog*/) override {
-    if (!has_arrived) return false;
+    if (!has_arrived) return moves_others;
     --*left_;
     return true;
   }
-  bool rest(int /*idle*/) override { return true; }
+  bool rest(int /*idle*/) override { return rests; }
   [[nodiscard]] int awaited() const noexcept override { return 0; }
   void give_up() noexcept override {}
 
@@ -172,6 +173,8 @@ class OneMessage final : public Transport {
   bool is_broken = false;
   bool ends_at_once = false;
   bool moves_at_once = false;
+  bool rests = true;
+  bool moves_others = false;
 
  private:
   std::size_t* left_ = nullptr;
@@ -179,6 +182,7 @@ class OneMessage final : public Transport {
 
 struct NoDriver final : RequestDriver {
   void progress_for(const Request& /*request*/, ProgressUntil /*until*/) override {}
+  [[nodiscard]] bool is_here() const noexcept override { return true; }
 };
 
 struct PendingMessagesTest : ::testing::Test {
@@ -287,6 +291,40 @@ TEST_F(PendingMessagesTest, AFailureReachesAllInTheNextRoundOfProgress) {
     EXPECT_EQ(each->result().error().message, "broken");
   }
   EXPECT_TRUE(messages.is_empty());
+}
+
+/// What moves may be other messages alone.
+TEST_F(PendingMessagesTest, TheWatchdogsAreAskedThoughSomethingMovesInEachRound) {
+  const auto request = RequestPtr(new Request(call_of(calls::Operation::recv), driver));
+  messages.begin(request, HostBackend::message_of(request->first()), 0);
+  context.watch().give_diagnosis({Errc::peer, "rank 3 has ended"});
+  for (int round = 1; round < Transport::most_rounds_unasked; ++round) messages.back_off(0);
+  EXPECT_FALSE(request->is_done());
+  messages.back_off(0);
+  ASSERT_TRUE(request->is_done());
+  EXPECT_EQ(request->result().error().message, "rank 3 has ended");
+}
+
+TEST_F(PendingMessagesTest, AnExchangeAsksThoughSomethingMovesInEachRound) {
+  transport.moves_others = true;
+  CallWatchdog watchdog(context);
+  context.watch().give_diagnosis({Errc::peer, "rank 3 has ended"});
+  const std::array<Message, 1> receives{};
+  const auto done = transport.exchange({}, receives, watchdog);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().message, "rank 3 has ended");
+}
+
+TEST_F(PendingMessagesTest, TheWatchdogsAreAskedWhereTheProgramOnlyTests) {
+  transport.rests = false;
+  const auto request = RequestPtr(new Request(call_of(calls::Operation::recv), driver));
+  messages.begin(request, HostBackend::message_of(request->first()), 0);
+  context.watch().give_diagnosis({Errc::peer, "rank 3 has ended"});
+  messages.back_off(1);
+  EXPECT_FALSE(request->is_done());
+  messages.ask_at_intervals();
+  ASSERT_TRUE(request->is_done());
+  EXPECT_EQ(request->result().error().message, "rank 3 has ended");
 }
 
 // ---- requests ----

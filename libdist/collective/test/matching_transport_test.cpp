@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 
 #include "collective/transport/loopback_transport.hpp"
@@ -139,6 +140,34 @@ TEST_F(MatchingTransportTest, AnotherLengthOrTypeIsNoticed) {
   ASSERT_TRUE(end(0).progress(watchdog));
   moved = end(2).progress(watchdog);
   EXPECT_EQ(moved ? "none" : moved.error().message, "differs 0");
+}
+
+/// The length is what the other rank says: nobody can have so much memory.
+TEST_F(MatchingTransportTest, OneThatNoMemoryHoldsEndsTheCall) {
+  std::vector<std::byte> given(1UL << 20);
+  std::vector<std::byte> got(4);
+  std::size_t sending = 0;
+  std::size_t left = 0;
+  EXPECT_TRUE(end(0).post({1, given.data(), 1UL << 62, 7, false, 9}, Direction::send, sending, watchdog));
+  receive(1, 0, 3, got, left);
+  const auto moved = end(1).progress(watchdog);
+  ASSERT_FALSE(moved);
+  EXPECT_EQ(moved.error().message,
+            "rank 0 has sent 4611686018427387904 bytes for which no receive has begun, and there is no memory to keep "
+            "them: begin the receive first, or send less");
+}
+
+/// Rings do not report a death.
+TEST_F(MatchingTransportTest, RanksOfMessagesWithAndWithoutTagsAreWatched) {
+  std::vector<std::byte> got(4);
+  std::size_t left = 0;
+  EXPECT_TRUE(end(1).post({0, got.data(), got.size(), 7, false}, Direction::receive, left, watchdog));
+  receive(1, 0, 3, got, left);
+  receive(1, 2, 3, got, left);
+  ASSERT_TRUE(end(1).progress(watchdog));
+  ASSERT_TRUE(end(1).keep_waiting(watchdog));
+  EXPECT_TRUE(std::ranges::find(watchdog.asked, 0) != watchdog.asked.end());
+  EXPECT_TRUE(std::ranges::find(watchdog.asked, 2) != watchdog.asked.end());
 }
 
 TEST_F(MatchingTransportTest, WhatIsGivenUpIsForgotten) {

@@ -365,6 +365,20 @@ TEST_F(FetchedMessageTest, ASenderThatGaveUpIsNotBelieved) {
   EXPECT_EQ(error_of(second), "lost 2: it has given up the call");
 }
 
+/// Its program may have freed the buffer since.
+TEST_F(FetchedMessageTest, ASenderThatGaveUpHasNoBadBuffer) {
+  copy_and_stream();
+  std::vector<std::byte> got(100000);
+  std::size_t sending = 0;
+  std::size_t receiving = 0;
+  auto* const nowhere = reinterpret_cast<std::byte*>(std::uintptr_t{4096});
+  EXPECT_TRUE(end(first).post({second, nowhere, got.size(), 7, false}, Direction::send, sending, watchdog));
+  EXPECT_EQ(error_of(first), "none");
+  end(first).give_up();
+  post(second, Direction::receive, first, got, receiving);
+  EXPECT_EQ(error_of(second), "lost 2: it has given up the call");
+}
+
 TEST_F(FetchedMessageTest, ABadBufferIsTheSendersError) {
   copy_and_stream();
   std::vector<std::byte> got(100000);

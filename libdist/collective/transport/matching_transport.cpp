@@ -3,8 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <new>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <utility>
+
+#include "base/text/text.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -235,17 +240,36 @@ Result<void> MatchingTransport::begin_data(int rank, Peer& peer, calls::Watchdog
     peer.wanted = &*found;
     data.data = wanted.data;
   } else {
-    Early& early = early_.emplace_back();
-    early.peer = rank;
-    early.head = head;
-    early.data.resize(head.bytes);
-    peer.early = &early;
-    data.data = early.data.data();
+    auto early = keep_early(rank, head);
+    if (!early) return early.error();
+    peer.early = *early;
+    data.data = peer.early->data.data();
   }
   if (Packet::data_bytes(head.bytes) != head.bytes) return tagged_->post(data, Direction::receive, peer.left, watchdog);
   std::copy_n(peer.packet->data, head.bytes, data.data);
   end_data(rank, peer);
   return {};
+}
+
+/// Memory for a message whose receive has not begun. Its length is what the other rank says.
+Result<MatchingTransport::Early*> MatchingTransport::keep_early(int rank, const Head& head) {
+  const auto no_memory = [&] {
+    early_.pop_back();
+    return Error{Errc::internal, text::concat({"rank ", std::to_string(rank), " has sent ", std::to_string(head.bytes),
+                                               " bytes for which no receive has begun, and there is no memory to "
+                                               "keep them: begin the receive first, or send less"})};
+  };
+  Early& early = early_.emplace_back();
+  early.peer = rank;
+  early.head = head;
+  try {
+    early.data.resize(head.bytes);
+  } catch (const std::bad_alloc&) {
+    return no_memory();
+  } catch (const std::length_error&) {
+    return no_memory();
+  }
+  return &early;
 }
 
 void MatchingTransport::end_data(int rank, Peer& peer) {
@@ -294,7 +318,10 @@ bool MatchingTransport::end_sends() {
 Result<void> MatchingTransport::keep_waiting(calls::Watchdog& watchdog) {
   if (!has_tagged()) return plain_->keep_waiting(watchdog);
   if (auto status = watchdog.keep_waiting(awaited()); !status) return status;
-  return has_plain_ ? plain_->keep_waiting(watchdog) : tagged_->keep_waiting(watchdog);
+  if (has_plain_) {
+    if (auto status = plain_->keep_waiting(watchdog); !status) return status;
+  }
+  return tagged_->keep_waiting(watchdog);
 }
 
 /// If messages of both kinds are under way, neither transport may sleep until one of its own arrives.

@@ -116,6 +116,7 @@ class MatchingTransport final : public Transport {
   [[nodiscard]] Result<bool> take(int rank, Peer& peer, calls::Watchdog& watchdog);
   [[nodiscard]] Result<void> ask_for_head(int rank, calls::Watchdog& watchdog);
   [[nodiscard]] Result<void> begin_data(int rank, Peer& peer, calls::Watchdog& watchdog);
+  [[nodiscard]] Result<Early*> keep_early(int rank, const Head& head);
   void end_data(int rank, Peer& peer);
   [[nodiscard]] Result<bool> take_early(calls::Watchdog& watchdog);
   [[nodiscard]] bool end_sends();

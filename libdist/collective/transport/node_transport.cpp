@@ -384,8 +384,8 @@ Result<bool> NodeTransport::fetch(Progress& receive, calls::Watchdog& watchdog) 
   const std::size_t bytes = std::min(receive.remaining(), fetched_at_once);
   const std::size_t at = receive.done - receive.header();
   const auto read = peers_->read(receive.neighbour, receive.message.data + at, receive.from + at, bytes);
-  if (!read) return why_not_fetched(receive, bytes, read.error(), watchdog);
   if (ring.has_given_up()) return watchdog.lost(receive.message.peer, "it has given up the call");
+  if (!read) return why_not_fetched(receive, bytes, read.error(), watchdog);
   receive.done += bytes;
   if (receive.remaining() == 0) ring.finish_fetching();
   return true;

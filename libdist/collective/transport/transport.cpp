@@ -15,12 +15,15 @@ Result<void> Transport::run(std::span<const Message> sends, std::span<const Mess
     if (auto status = post(receives[i], Direction::receive, own, watchdog); !status) return status;
   }
   std::size_t told = 0;
+  int rounds = 0;  // without a question to the watchdog
   for (int idle = 0; left != 0 || told < lefts_.size();) {
     const auto moved = progress(watchdog);
     if (!moved) return moved.error();
     while (told < lefts_.size() && lefts_[told] == 0) (*received)(told++);
     idle = *moved ? 0 : idle + 1;
-    if (*moved || !rest(idle)) continue;
+    const bool asks = !*moved && rest(idle);
+    if (++rounds < most_rounds_unasked && !asks) continue;
+    rounds = 0;
     if (auto status = keep_waiting(watchdog); !status) return status;
   }
   return {};

@@ -73,6 +73,8 @@ class Transport {
   }
   /// Makes progress without waiting; returns whether anything moved.
   [[nodiscard]] virtual Result<bool> progress(calls::Watchdog& watchdog) = 0;
+  /// The watchdog is asked after so many calls of progress() at the latest: what moves may be others' messages alone.
+  static constexpr int most_rounds_unasked = 1024;
   /// Backs off after `idle` unsuccessful polls: it may yield or sleep, for a few milliseconds at most. Returns whether
   /// it is time to ask the watchdog.
   virtual bool rest(int idle) = 0;

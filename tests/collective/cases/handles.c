@@ -45,18 +45,33 @@ static void after_the_end(void) {
   CHECK(amldist_host(part, 0) == NULL && amldist_task_map(part) == NULL && amldist_provenance(part) == NULL);
 }
 
+static void never(int status, void* context) {
+  (void)context;
+  CHECK(status == AMLDIST_OK && status != AMLDIST_OK);
+}
+
 /* Forked like the data loaders of a training. */
 static void in_a_child(void) {
+  int given = 7, got = 0, done = 0;
+  amldist_request* request = NULL;
+  OK(amldist_irecv(world, &got, 1, AMLDIST_INT32, rank, &request));
   const pid_t child = fork();
   CHECK(child >= 0);
   if (child == 0) {
     refused(amldist_barrier(world), AMLDIST_EUNAVAILABLE, "forked from");
+    refused(amldist_test(&request, &done), AMLDIST_EUNAVAILABLE, "forked from");
+    refused(amldist_wait_for(&request, 1, &done), AMLDIST_EUNAVAILABLE, "forked from");
+    refused(amldist_wait(&request), AMLDIST_EUNAVAILABLE, "forked from");
+    refused(amldist_on_complete(request, never, NULL), AMLDIST_EUNAVAILABLE, "forked from");
     CHECK(amldist_rank(world) == rank);
     OK(amldist_finalize(world));
     _exit(0);
   }
   int status = -1;
   CHECK(waitpid(child, &status, 0) == child && status == 0);
+  OK(amldist_send(world, &given, 1, AMLDIST_INT32, rank));
+  OK(amldist_wait(&request));
+  CHECK(got == given);
   int sum = 1;
   OK(amldist_allreduce(world, &sum, &sum, 1, AMLDIST_INT32, AMLDIST_SUM));
   CHECK(sum == size);

@@ -38,6 +38,8 @@ static const struct {
              {"interrupted", run_interrupted},
              {"tags", run_tags},
              {"other_lengths", run_other_lengths},
+             {"left_alone", run_left_alone},
+             {"no_thread", run_no_thread},
              {"single_copy", run_single_copy},
              {"nowhere", run_nowhere},
              {"registered", run_registered},

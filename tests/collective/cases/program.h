@@ -41,6 +41,8 @@ void run_blame_in_part(void);
 void run_tags(void);
 void run_other_lengths(void);
 void run_interrupted(void);
+void run_left_alone(void);
+void run_no_thread(void);
 void run_single_copy(void);
 void run_registered(void);
 void run_registered_unasked(void);

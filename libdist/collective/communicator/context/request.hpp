@@ -34,6 +34,8 @@ class RequestDriver {
   RequestDriver(const RequestDriver&) = delete;
   RequestDriver& operator=(const RequestDriver&) = delete;
   virtual void progress_for(const Request& request, ProgressUntil until) = 0;
+  /// False in a child of the process whose requests it works on.
+  [[nodiscard]] virtual bool is_here() const noexcept = 0;
 };
 
 /// A call that does not block, or several that run one after the other. Shared by the caller's handle and the thread
@@ -70,6 +72,9 @@ class Request final : public ReferenceCounted {
   /// For the caller alone, to find what the request belongs to.
   [[nodiscard]] const void* origin() const noexcept { return origin_; }
   void set_origin(const void* origin) noexcept { origin_ = origin; }
+  /// False in a child of the process that began it, in which nobody may work on it: then only the members above may be
+  /// called.
+  [[nodiscard]] bool is_here() const noexcept { return is_done() || driver_.is_here(); }
   /// Makes progress; returns whether the request is done.
   [[nodiscard]] bool test();
   /// Makes progress until the request is done.

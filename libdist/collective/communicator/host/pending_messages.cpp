@@ -16,6 +16,7 @@ class PendingMessages::OldestOfPeer final : public calls::Watchdog {
   [[nodiscard]] Result<void> keep_waiting(int rank) override { return watchdog(rank).keep_waiting(rank); }
   [[nodiscard]] Error differs(int rank) override { return watchdog(rank).differs(rank); }
   [[nodiscard]] Error lost(int rank, std::string_view what) override { return watchdog(rank).lost(rank, what); }
+  void troubled(int rank, std::string_view why) override { watchdog(rank).troubled(rank, why); }
   [[nodiscard]] Clock::time_point deadline() const noexcept override {
     return messages_.watchdog_of(*messages_.posted_.front()).deadline();
   }
@@ -116,7 +117,20 @@ void PendingMessages::release_ended() {
 }
 
 void PendingMessages::back_off(int idle) {
-  if (!transport_.rest(idle)) return;
+  const bool asks = idle > 0 && transport_.rest(idle);
+  if (++rounds_ >= Transport::most_rounds_unasked || asks) ask_watchdogs();
+}
+
+void PendingMessages::ask_at_intervals() {
+  constexpr auto interval = std::chrono::milliseconds(1);
+  const auto now = Clock::now();
+  if (now - asked_at_ < interval) return;
+  asked_at_ = now;
+  ask_watchdogs();
+}
+
+void PendingMessages::ask_watchdogs() {
+  rounds_ = 0;
   // The oldest comes last: it is the one that is reported to other ranks.
   // NOLINTNEXTLINE(modernize-loop-convert): clang 14 does not compile std::views::reverse
   for (auto each = posted_.rbegin(); each != posted_.rend(); ++each) {

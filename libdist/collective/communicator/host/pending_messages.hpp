@@ -57,14 +57,18 @@ class PendingMessages {
   void take_up();
   /// Moves messages as far as possible, and completes requests; returns whether anything moved.
   bool progress();
-  /// After `idle` rounds without progress: yields the processor, and asks the messages' watchdogs.
+  /// After each progress(), `idle` of them without progress: yields the processor, and asks the messages' watchdogs now
+  /// and then.
   void back_off(int idle);
+  /// Asks the messages' watchdogs, at most once a millisecond: for a program that only tests, without another thread.
+  void ask_at_intervals();
 
  private:
   class OldestOfPeer;
 
   void post(RequestPtr request, const Message& message, std::uint64_t now);
   void release_ended();
+  void ask_watchdogs();
   void announce(const Request& message) const { owner_.context.watch().enter(message.first()); }
   /// Drives MPI only: the caller is driving the messages already.
   [[nodiscard]] calls::Watchdog& watchdog_of(Request& message) {
@@ -79,6 +83,8 @@ class PendingMessages {
   const Owner owner_;
   Transport& transport_;
   std::vector<RequestPtr> posted_;  ///< oldest first
+  int rounds_ = 0;                  ///< since the watchdogs were asked
+  Clock::time_point asked_at_;      ///< by ask_at_intervals()
   std::optional<Error> failed_;     ///< why a message could not be posted: progress() fails with it
   // A locked addition takes as long as all else that a short message counts: each of these has one writer at a time.
   std::uint64_t begun_ = 0;                  ///< submitted so far: by threads that hold the engine's lock
