@@ -127,7 +127,8 @@ AMLDIST_API int amldist_verify_node(const char* policy, const char* sku, char* j
  * amldist_abort(), amldist_health() and the functions that return rank, size and place are safe from any thread at any
  * time.
  *
- * fork(): a child may not use its parent's communicators (AMLDIST_EUNAVAILABLE); amldist_finalize() does nothing there.
+ * fork(): a child may not use its parent's communicators, nor its requests that have not ended (AMLDIST_EUNAVAILABLE);
+ * amldist_finalize() does nothing there.
  *
  * Environment: AMLDIST_BOOTSTRAP=tcp|pmix|slurm|mpi says how the ranks find rank 0 (default: the first available of MPI
  * if the program has initialised it, MASTER_ADDR with MASTER_PORT, PMIx, Slurm's own variables).
