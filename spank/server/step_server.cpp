@@ -57,9 +57,10 @@ constexpr std::size_t most_notices_of_stand_in = std::size_t{8} << 20;
 /// For slurmctld and the user's file systems, in root's process.
 constexpr seconds patience{2};
 /// A node that waits for an answer asks at least twice a second.
-constexpr milliseconds silence_that_ends{1500};
+constexpr milliseconds silence_that_ends{3500};
 /// After the last task of the stand-in's node.
 constexpr seconds longest_rest{5};
+constexpr seconds between_kills{10};
 
 MessageServer messages_of(const ServedStep& step, std::uint64_t token) {
   MessageServer::Step served{.token = token, .tasks = step.tasks, .nodes = step.nodes, .record = step.record};
@@ -143,11 +144,16 @@ class ServerThread {
     return is_srun() ? work() : answer_as_user(*step_.rights, work, patience).value_or("");
   }
 
-  /// Asks Slurm about nodes that have not reported, and ends a step of which one has tasks without aml-dist.
+  /// Asks Slurm about nodes that have not reported, and ends a step of which one has tasks without aml-dist. About one
+  /// node at a time: an answer may take two seconds, and the other nodes want theirs meanwhile.
   void call_roll() {
     if (has_started_ || ended_ || decided_ || server_.failure().is_refused()) return;
     if (const auto verdict = roll_->verdict(Clock::now())) return end_step_without(*verdict);
-    for (const std::string& host : roll_->to_ask(Clock::now())) roll_->note(host, ask_slurm(host), Clock::now());
+    if (to_ask_.empty()) to_ask_ = roll_->to_ask(Clock::now());
+    if (to_ask_.empty()) return;
+    const std::string host = std::move(to_ask_.back());
+    to_ask_.pop_back();
+    roll_->note(host, ask_slurm(host), Clock::now());
   }
 
   /// In a process of its own also in srun: libslurm may wait for long, and prints an error where a step is not there.
@@ -289,8 +295,9 @@ class ServerThread {
     kill_at_ = Clock::now() + kill_wait();
   }
 
+  /// Again and again: slurmctld may be away.
   void kill() {
-    kill_at_.reset();
+    kill_at_ = Clock::now() + between_kills;
     signal_all(SIGKILL);
   }
 
@@ -305,7 +312,7 @@ class ServerThread {
   /// Asked for early too, since slurmctld may have forgotten a step whose tasks it ended.
   void ask_for_limit() {
     asked_for_limit_ = true;
-    const std::string answer = as_user([&]() -> std::string {
+    const std::string answer = in_child([&]() -> std::string {
       const StepLimit limit = limit_of_step(step_.job_id, step_.step_id);
       if (!limit.answered) return {};
       const std::int64_t left = limit.left ? limit.left->count() : -1;
@@ -437,10 +444,14 @@ class ServerThread {
     const bool asks = !has_started_ && !decided_ && !server_.failure().is_refused();
     const bool stops = stop_ && !ended_ && !decided_;
     for (const auto& due : {hang_ ? hang_->due() : std::nullopt, stops ? stop_->due() : std::nullopt, kill_at_,
-                            asks ? roll_->due() : std::nullopt}) {
+                            asks ? roll_due() : std::nullopt}) {
       if (due && (!first || *due < *first)) first = due;
     }
     return first;
+  }
+
+  [[nodiscard]] std::optional<Clock::time_point> roll_due() const {
+    return to_ask_.empty() ? roll_->due() : std::optional(Clock::now());
   }
 
   [[nodiscard]] std::optional<Clock::time_point> failure_due() const {
@@ -523,6 +534,7 @@ class ServerThread {
   /// Where tasks that hold their node's ask from, and the stamps of their last questions.
   std::map<DatagramPlace, step::Stamp> waiting_;
   std::size_t most_waiting_ = 0;
+  std::vector<std::string> to_ask_;         ///< nodes about which Slurm is asked next
   bool has_started_ = false;                ///< every node has reported
   bool is_bare_ = false;                    ///< a node has started tasks without aml-dist
   std::optional<step::HangDetector> hang_;  ///< only under hang=

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +10,7 @@
 #include <ctime>
 
 #include "base/os/child_process.hpp"
+#include "base/os/process_end.hpp"
 #include "base/text/text.hpp"
 #include "base/time/clock.hpp"
 #include "fabric/between_nodes/pair_schedule.hpp"
@@ -27,11 +29,14 @@ using text::concat;
 
 constexpr std::size_t longest_output = 64UL * 1024;  ///< of the helper
 constexpr seconds node_timeout{5};
-constexpr seconds verbs_timeout{15};    ///< told to the helper, which kills what hangs below it
-constexpr seconds helper_timeout{20};   ///< for the helper itself
-constexpr seconds pairs_timeout{40};    ///< more, where it writes to other nodes; it ends by itself after 38
-constexpr seconds voting_timeout{40};   ///< nodes verify at the same time, but not at the same speed
-constexpr seconds waiting_timeout{95};  ///< of a node's other tasks: all of the above
+constexpr seconds verbs_timeout{15};   ///< told to the helper, which kills what hangs below it
+constexpr seconds helper_timeout{20};  ///< for the helper itself
+constexpr seconds pairs_timeout{40};   ///< more, where it writes to other nodes; it ends by itself after 38
+constexpr seconds voting_silence{40};  ///< without an answer to this node's vote
+/// For the votes of all nodes, if srun answers: an image or a prolog may hold up a node.
+constexpr seconds voting_timeout{600};
+/// Of a node's other tasks: all of the above.
+constexpr seconds waiting_timeout = node_timeout + helper_timeout + pairs_timeout + voting_timeout;
 
 bool is_program(const std::string& path) {
   struct stat status = {};
@@ -176,11 +181,13 @@ std::string sentence(const Check& check) {
 step::MessageType vote(const FabricPlan& plan, const step::SrunLink& srun, const std::string& message) {
   const int pause_ms = 50 + static_cast<int>(plan.nodes / 5);
   step::NodeSocket socket(srun);
-  const auto deadline = Clock::now() + voting_timeout;
+  const auto end = Clock::now() + voting_timeout;
+  auto deadline = Clock::now() + voting_silence;
   while (socket && Clock::now() < deadline) {
     socket.send(message);
     const std::string answer = socket.answer(std::chrono::milliseconds(pause_ms));
     if (answer.empty()) continue;
+    deadline = std::min(end, Clock::now() + voting_silence);
     const step::MessageType type =
         step::parse_message_type(answer, srun.channel.token).value_or(step::MessageType::not_yet);
     const bool decided = type == step::MessageType::use_fabric || type == step::MessageType::use_sockets ||
@@ -288,16 +295,15 @@ FabricDecision lead(const FabricPlan& plan, const std::optional<step::SrunLink>&
   }
 }
 
-/// The leader's decision; none_yet when the time is over.
+/// The leader's decision; none_yet when it has ended without one, or when the time is over.
 FabricDecision wait_for_leader(const FabricPlan& plan) {
   constexpr timespec pause = {0, 2'000'000};
   const auto deadline = Clock::now() + waiting_timeout;
-  FabricDecision decision = plan.decision.load();
-  while (decision == FabricDecision::none_yet && Clock::now() < deadline) {
+  while (plan.decision.load() == FabricDecision::none_yet && Clock::now() < deadline &&
+         !process_has_ended(plan.leader.load())) {
     static_cast<void>(::nanosleep(&pause, nullptr));
-    decision = plan.decision.load();
   }
-  return decision;
+  return plan.decision.load();
 }
 
 /// This node and those that it meets in the writes between nodes; empty where there are none.
@@ -329,7 +335,7 @@ FabricPlan plan_fabric(const launch::SitePolicy& site, const FabricWishes& wishe
     plan.node_part =
         fabric::verify_node_apart(plan.policy, plan.sku, site.unknown_fails, handle.environment(), node_timeout);
   }
-  plan.has_leader = SharedAtomic<bool>::make();
+  plan.leader = SharedAtomic<pid_t>::make();
   plan.decision = SharedAtomic<FabricDecision>::make();
   return plan;
 }
@@ -338,7 +344,7 @@ Result<std::vector<std::pair<std::string, std::string>>> verified_settings(const
                                                                            const std::optional<step::SrunLink>& srun,
                                                                            const Handle& handle) {
   FabricDecision value = FabricDecision::none_yet;
-  if (!plan.has_leader.exchange(true)) {
+  if (plan.leader.replace(0, ::getpid())) {
     value = lead(plan, srun, handle);
     plan.decision.store(value);
   } else {

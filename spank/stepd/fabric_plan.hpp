@@ -38,7 +38,7 @@ struct FabricPlan {
   std::uint32_t nodes = 1;
   std::string peers;  ///< this node and those that it writes to: "0=node1,1=node2"
   fabric::NodePart node_part;
-  SharedAtomic<bool> has_leader;          ///< set by the task that becomes it
+  SharedAtomic<pid_t> leader;             ///< the task that has become it; 0: none yet
   SharedAtomic<FabricDecision> decision;  ///< set by the leader, for the node's other tasks
 };
 

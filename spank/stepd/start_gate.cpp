@@ -3,11 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <ctime>
 
+#include "base/os/process_end.hpp"
 #include "base/text/text.hpp"
 
 namespace amldist::spank {
@@ -26,8 +25,6 @@ Error unheard(const std::string& host, const step::SrunLink& srun) {
                         "tasks do not start: let UDP pass from the nodes to srun (SrunPortRange)"})};
 }
 
-bool has_ended(pid_t process) { return ::kill(process, 0) != 0 && errno == ESRCH; }
-
 }  // namespace
 
 StartGate StartGate::make() { return {SharedAtomic<pid_t>::make(), SharedAtomic<State>::make()}; }
@@ -38,7 +35,7 @@ Result<void> StartGate::wait(const step::SrunLink& srun, const std::string& host
   while (state.load() == State::closed) {
     const pid_t other = asking.load();
     // Its own number: the task that asked has ended, and this one has got its number.
-    if (other == 0 || other == ::getpid() || has_ended(other)) {
+    if (other == 0 || other == ::getpid() || process_has_ended(other)) {
       if (!asking.replace(other, ::getpid())) continue;
       const auto answer = report_node(srun, host, has_srun ? silence_of_srun : silence_of_stand_in, true);
       state.store(answer == step::MessageType::start ? State::open : State::refused);

@@ -225,6 +225,17 @@ void tell_srun(StepdSession& session, const Handle& handle) noexcept {
   }
 }
 
+/// Where no node hears from srun, each ends the step: not all at once, since slurmctld tells all nodes of each request.
+/// Node 0 goes first; the requests of the others then find no step.
+void await_turn(const NodePlan* plan) noexcept {
+  constexpr std::uint32_t most_nodes = 1000;
+  constexpr long between_nodes_ns = 10'000'000;
+  constexpr long second = 1'000'000'000;
+  const long wait = plan != nullptr ? std::min(plan->node, most_nodes) * between_nodes_ns : 0;
+  const timespec pause = {wait / second, wait % second};
+  static_cast<void>(::nanosleep(&pause, nullptr));
+}
+
 }  // namespace
 
 void finish_task(StepdSession& session, const Handle& handle) {
@@ -241,6 +252,7 @@ void finish_task(StepdSession& session, const Handle& handle) {
   // The sentence that says why is still on its way to srun, which hears no more once its step is being ended.
   constexpr timespec time_to_be_heard = {0, 500'000'000};
   static_cast<void>(::nanosleep(&time_to_be_heard, nullptr));
+  await_turn(plan);
   // Tasks on this node never started; without this the others would wait for them to the end of their time limit.
   static_cast<void>(end_step(*job_id, *step_id));
 }

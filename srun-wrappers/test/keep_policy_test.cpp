@@ -36,6 +36,16 @@ Start after(Start start, std::int64_t ran, std::int64_t at = 0) {
   return start;
 }
 
+Start ended_without_progress(Cause cause) {
+  Start start = ended(cause);
+  start.advanced = false;
+  return start;
+}
+
+Start unstarted() {
+  return {.cause = unknown, .evidence = "srun ended with status 1 and started no step", .status = 1, .ran = 1};
+}
+
 Start at_end(Start start) {
   start.at_limit = true;
   return start;
@@ -57,6 +67,7 @@ TEST(KeepPolicy, DecidesByTheTable) {
   const Limits queue = {.retries = 5, .requeue = true};
   const Limits at_limit = {.retries = 1, .requeue_at_limit = true};
   const Limits chosen = {.retries = 5, .no_restart_on = {7}};
+  const Limits gone_too = {.retries = 5, .no_restart_on = {1}};
   const std::vector<Case> cases = {
       {"well", five, {ended(done, 0)}, two_spares, Action::end, {}, ""},
       // At the time limit.
@@ -85,6 +96,22 @@ TEST(KeepPolicy, DecidesByTheTable) {
       {"preempted", five, {ended(preempted)}, two_spares, Action::end, {}, "not started again: preempted"},
       {"chosen by srun", chosen, {ended(unknown, 7)}, two_spares, Action::end, {}, "status 7 is in --no-restart-on"},
       {"chosen", chosen, {fault("b")}, two_spares, Action::end, {}, "status 7 is in --no-restart-on"},
+      {"chosen, but a node is gone", gone_too, {of_node("b")}, two_spares, Action::swap, {"b"}, "a spare"},
+      // No step began.
+      {"slurmctld is away",
+       five,
+       {unstarted(), unstarted(), unstarted()},
+       two_spares,
+       Action::restart,
+       {},
+       "started no step: again on the same nodes"},
+      {"preempted before it saved",
+       five,
+       {ended_without_progress(preempted), fault("b", "it failed", false)},
+       two_spares,
+       Action::restart,
+       {},
+       "again on the same nodes"},
       // The node's fault.
       {"down", five, {of_node("b")}, two_spares, Action::swap, {"b"}, "b is gone: a spare takes the place of b"},
       {"sick", five, {of_node("b", node_unhealthy)}, two_spares, Action::swap, {"b"}, "a spare"},

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <ctime>
 #include <memory>
 #include <string_view>
 
@@ -64,6 +65,18 @@ Locked lock_file(const std::string& path, FileDescriptor& lock) {
   return Locked::impossible;
 }
 
+/// A step that looks for stale leases has each of them for some microseconds.
+Locked lock_patiently(const std::string& path, FileDescriptor& lock) {
+  constexpr int attempts = 4;
+  constexpr timespec pause = {0, 5'000'000};
+  Locked locked = lock_file(path, lock);
+  for (int attempt = 1; locked == Locked::others && attempt < attempts; ++attempt) {
+    static_cast<void>(::nanosleep(&pause, nullptr));
+    locked = lock_file(path, lock);
+  }
+  return locked;
+}
+
 Error taken(std::uint16_t port, const std::string& host, std::string_view by) {
   return {Errc::unavailable, concat({"port ", std::to_string(port), " on ", host, " is taken by ", by,
                                      ": give another with master_port=N, or submit again"})};
@@ -108,7 +121,7 @@ Result<PortClaim> PortClaim::take(std::uint16_t port, const std::string& host, c
   PortClaim claim;
   if (make_folder(folder)) {
     const std::string path = concat({folder, "/", std::to_string(port), ".", std::to_string(network_namespace())});
-    const Locked locked = lock_file(path, claim.lock_);
+    const Locked locked = lock_patiently(path, claim.lock_);
     if (locked == Locked::others) return taken(port, host, "another step that uses aml-dist");
     if (locked == Locked::ours) claim.path_ = path;
   }

@@ -1,13 +1,18 @@
 #include "launch/rendezvous/port_claim.hpp"
 
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <thread>
 
 #include "support.hpp"
 
@@ -94,6 +99,25 @@ TEST_F(PortClaims, ALeaseEndsWithItsHolderHoweverItDies) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFSIGNALED(status));
   EXPECT_TRUE(PortClaim::take(port, "n1", folder_));
+}
+
+/// Another step looks whether the lease is stale.
+TEST_F(PortClaims, ALeaseThatIsLookedAtIsNotTaken) {
+  const std::uint16_t port = free_port();
+  std::string path;
+  {
+    const auto claim = PortClaim::take(port, "n1", folder_);
+    ASSERT_TRUE(claim);
+    path = std::filesystem::directory_iterator(folder_)->path();
+  }
+  const FileDescriptor lock(::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+  ASSERT_EQ(::flock(lock.get(), LOCK_EX | LOCK_NB), 0);
+  std::thread looks([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    ::flock(lock.get(), LOCK_UN);
+  });
+  EXPECT_TRUE(PortClaim::take(port, "n1", folder_));
+  looks.join();
 }
 
 TEST_F(PortClaims, OnlyLeasesThatNobodyHoldsAreStale) {

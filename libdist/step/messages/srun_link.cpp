@@ -112,13 +112,17 @@ bool tell(const SrunLink& target, std::string_view message) {
 std::optional<MessageType> report_node(const SrunLink& target, std::string_view host,
                                        std::chrono::milliseconds patience, bool until_start) {
   constexpr milliseconds longest_pause{1000};
+  constexpr milliseconds longest_delay{1000};
+  constexpr milliseconds once_heard{60'000};  // srun may have been stopped, or wait for slurmctld
   NodeSocket socket(target);
   const std::string message = to_datagram(Subject::here, host, target.channel.token);
   milliseconds pause = usual_pause;
   auto heard_at = Clock::now();
+  auto again = heard_at;
   while (socket && Clock::now() - heard_at < patience) {
+    if (Clock::now() - again > longest_delay) heard_at = Clock::now();  // this process was stopped meanwhile
     socket.send(message);
-    const auto again = Clock::now() + jittered(pause);
+    again = Clock::now() + jittered(pause);
     pause = std::min(2 * pause, longest_pause);
     for (auto left = until(again); left.count() > 0; left = until(again)) {
       const std::string heard = socket.answer(left);
@@ -127,6 +131,7 @@ std::optional<MessageType> report_node(const SrunLink& target, std::string_view 
       if (!answer) continue;
       if (answer != MessageType::not_yet || !until_start) return answer;
       heard_at = Clock::now();
+      patience = std::max(patience, once_heard);
     }
   }
   return std::nullopt;

@@ -66,6 +66,7 @@ std::vector<std::string> RollCall::to_ask(Clock::time_point now) {
 }
 
 void RollCall::note(const std::string& host, NodePresence presence, Clock::time_point now) {
+  if (asked_) asked_ = std::max(*asked_, now);  // the pause begins with the last answer
   if (!missing_.contains(host)) return;
   Said& node = said_[host];
   const bool absent = presence == NodePresence::absent || presence == NodePresence::in_prolog;

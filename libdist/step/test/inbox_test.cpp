@@ -199,5 +199,25 @@ TEST(Tell, SendsAgainUntilSrunConfirmsAndGivesUpInTime) {
   EXPECT_LT(Clock::now() - began, 2 * patience_with_srun);
 }
 
+/// srun was stopped, or asks slurmctld.
+TEST(NodeSocket, ANodeThatSrunHasHeardWaitsLongerForItsNextAnswer) {
+  Srun srun;
+  std::thread answers([&] {
+    const auto next = [&] {
+      pollfd came{srun.socket.descriptor(), POLLIN, 0};
+      static_cast<void>(::poll(&came, 1, 5000));
+      return srun.receive();
+    };
+    srun.send(srun.answer(next(), MessageType::not_yet));
+    std::this_thread::sleep_for(10 * moment);
+    std::string last = next();
+    for (std::string each = srun.receive(); !each.empty(); each = srun.receive()) last = each;
+    srun.send(srun.answer(last, MessageType::start));
+  });
+  EXPECT_EQ(report_node(srun.link, "node1", 4 * moment, true), MessageType::start);
+  answers.join();
+  EXPECT_EQ(report_node(srun.link, "node1", moment, true), std::nullopt) << "nobody answers";
+}
+
 }  // namespace
 }  // namespace amldist::step::inbox_test

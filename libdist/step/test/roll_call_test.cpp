@@ -34,6 +34,16 @@ TEST(RollCall, AsksAboutAFewNodesOnceTheOthersAreQuiet) {
   EXPECT_EQ(roll.to_ask(start + 2500ms).size(), 4U);
 }
 
+/// An answer may take two seconds, in which srun hears no node.
+TEST(RollCall, PausesAfterTheLastAnswer) {
+  RollCall roll({"node1", "node2"}, start);
+  EXPECT_EQ(roll.to_ask(start + 1s).size(), 2U);
+  roll.note("node1", starting, start + 3s);
+  roll.note("node2", starting, start + 5s);
+  EXPECT_TRUE(roll.to_ask(start + 5900ms).empty());
+  EXPECT_EQ(roll.to_ask(start + 6s).size(), 2U);
+}
+
 /// srun looks after each report. Work that grew with the square of the nodes would take this test to its time limit.
 TEST(RollCall, TakesAHundredThousandNodesOneByOne) {
   std::vector<std::string> hosts;

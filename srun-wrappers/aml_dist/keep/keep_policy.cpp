@@ -64,6 +64,7 @@ std::span<const Start> related(std::span<const Start> history) {
 /// The program fails in the same way on another node too, or, where no node is known, for the third time.
 bool is_programs_fault(std::span<const Start> starts) {
   const Start& last = starts.back();
+  if (last.failure.empty()) return false;  // no program ran
   const auto same = [&](const Start& each) { return !is_nodes_fault(each) && each.failure == last.failure; };
   const bool elsewhere = std::ranges::any_of(starts, [&](const Start& each) {
     return same(each) && !each.node.empty() && !last.node.empty() && each.node != last.node;
@@ -79,11 +80,11 @@ bool failed_there_before(std::span<const Start> starts) {
   });
 }
 
-/// The last two starts that did not end by a node's fault.
+/// The last two starts that ended neither by a node's fault nor by a preemption.
 bool lacks_progress(std::span<const Start> history) {
   int fruitless = 0;
   for (auto each = history.rbegin(); each != history.rend() && fruitless < 2; ++each) {
-    if (is_nodes_fault(*each)) continue;
+    if (is_nodes_fault(*each) || each->cause == Cause::preempted) continue;
     if (each->advanced.value_or(true)) return false;
     ++fruitless;
   }
@@ -166,7 +167,7 @@ Decision decide(const Limits& limits, std::span<const Start> history, const Node
     return {.action = Action::requeue,
             .sentence = "the step has stopped before the time limit: the job goes back to the queue"};
   if (last.cause == Cause::done) return {};
-  if (const auto status = chosen_status(limits, last))
+  if (const auto status = is_nodes_fault(last) ? std::nullopt : chosen_status(limits, last))
     return end(concat({"not started again: status ", std::to_string(*status), " is in --no-restart-on"}));
   if (ends_at_once(last))
     return end(

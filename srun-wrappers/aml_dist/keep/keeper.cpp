@@ -215,17 +215,20 @@ class Keeper {
     const auto spec = launch::parse_spec(line_.has_kind() ? line_.option() : option_without_srun());
     if (!spec || !spec->stop)
       return refusal("--requeue-at-limit needs the key stop=SECONDS in --aml-dist, which asks the ranks to save");
-    const auto end = end_of_job(job_.name);
-    if (!end) return refusal("--requeue-at-limit, but the job has no time limit: add #SBATCH --time");
+    end_of_job_ = end_of_job(job_.name);
+    if (!end_of_job_) return refusal("--requeue-at-limit, but the job has no time limit: add #SBATCH --time");
     stop_before_ = spec->stop->seconds;
     return {};
   }
 
-  /// Whether a start that ends now was asked to stop. The limit may have been moved meanwhile.
-  [[nodiscard]] bool is_after_stop() const {
+  /// Whether a start that ends now was asked to stop. The limit may have been moved meanwhile, and slurmctld may be
+  /// away. This machine's clock and slurmctld's may differ a little; a start that was done by itself ends at once the
+  /// next time.
+  [[nodiscard]] bool is_after_stop() {
+    constexpr std::int64_t margin = 30;
     if (!stop_before_) return false;
-    const auto end = end_of_job(job_.name);
-    return end && now_s() >= *end - std::int64_t{*stop_before_};
+    if (const auto end = end_of_job(job_.name)) end_of_job_ = end;
+    return end_of_job_ && now_s() >= *end_of_job_ - std::int64_t{*stop_before_} - margin;
   }
 
   [[nodiscard]] std::string progress() const {
@@ -361,9 +364,11 @@ class Keeper {
     }
     Start start = judge(*end, std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - began).count());
     start.at_limit = start.cause == Cause::done && is_after_stop();
-    if (watches_progress()) {
+    const bool has_run = end->record || start.ran >= at_once;
+    if (watches_progress() && has_run) {
       const std::string after = progress();
-      start.advanced = !after.empty() && after != before;
+      const bool is_unknown = after.empty() && !options_.progress.empty();  // the command failed
+      if (!is_unknown) start.advanced = !after.empty() && after != before;
     }
     state_.history.push_back(std::move(start));
     return {};
@@ -410,12 +415,11 @@ class Keeper {
 
   /// srun made no step with the option: it is its own fault, or the line has no option.
   void read_status(Start& start) const {
-    constexpr std::int64_t at_once = 5;
     const std::string status = concat({"srun ended with status ", std::to_string(start.status)});
-    start.failure = status;
     if (start.status == 0) start.cause = Cause::done;
     const bool has_kind = line_.has_kind() || !option_without_srun().empty();
     const bool is_refused = has_kind && start.ran < at_once;
+    if (!is_refused) start.failure = status;
     // A slurmctld that has just come back refuses what it grants soon after.
     if (start.status != 0 && is_refused && !checks_were_silent_) start.cause = Cause::refused;
     start.evidence = start.status != 0 && is_refused ? concat({status, " and started no step"}) : status;
@@ -466,6 +470,16 @@ class Keeper {
     }
   }
 
+  /// slurmctld may be away for a while.
+  [[nodiscard]] Result<void> requeue_patiently() const {
+    constexpr int attempts = 6;
+    constexpr std::chrono::milliseconds pause{2000};
+    auto done = requeue_job(job_.name);
+    for (int attempt = 1; !done && attempt < attempts && !signals_.wait(pause); ++attempt)
+      done = requeue_job(job_.name);
+    return done;
+  }
+
   /// Slurm ends this job's processes soon after; meanwhile the job that waits gets its exclusions.
   std::optional<int> requeue(int status) {
     state_.runs = false;
@@ -473,7 +487,7 @@ class Keeper {
       say(concat({saved.error().message, ": the job is not requeued"}));
       return status;
     }
-    if (auto done = requeue_job(job_.name); !done) {
+    if (auto done = requeue_patiently(); !done) {
       say(concat({"the job cannot go back to the queue: ", done.error().message}));
       return status;
     }
@@ -544,7 +558,9 @@ class Keeper {
   JobState state_;
   Nodes nodes_;
   std::uint32_t wanted_ = 0;
+  static constexpr std::int64_t at_once = 5;  ///< seconds in which a srun ends that starts no step
   std::optional<std::uint32_t> stop_before_;  ///< seconds of stop=, under --requeue-at-limit
+  std::optional<std::int64_t> end_of_job_;    ///< as slurmctld last said, under --requeue-at-limit
   bool overlaps_ = false;
   bool checks_were_silent_ = false;  ///< Slurm did not start the last check, or it did not end
   bool has_started_ = false;         ///< in this run of the job

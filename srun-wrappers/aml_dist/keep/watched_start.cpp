@@ -77,11 +77,7 @@ WatchedStart::WatchedStart(StartFacts facts, const Signals& signals, std::functi
     : facts_(std::move(facts)), signals_(signals), say_(std::move(say)) {}
 
 Result<EndOfStart> WatchedStart::run() {
-  machines_ = machines_of(node_states(facts_.nodes), facts_.slurm.slurmd_port);
-  machines_.erase(facts_.own_node);
-  for (const auto& [name, answer] : knock(machines_, milliseconds(1000))) {
-    if (answer != Answer::accepted) machines_.erase(name);
-  }
+  find_machines();
   silence_.emplace(machines_);
   ::unlink(facts_.record.c_str());
   auto srun = ChildProcess::start({.words = facts_.words});
@@ -92,6 +88,7 @@ Result<EndOfStart> WatchedStart::run() {
   std::optional<int> status;
   while (!(status = srun_->poll())) {
     take_signal();
+    if (ends_ && Clock::now() >= next_end_) end_step();  // a slurmctld that is busy may have lost the first request
     if (ends_ || end_.signal) continue;
     if (is_due(next_look_, seconds(1))) {
       look_at_machines();
@@ -103,6 +100,20 @@ Result<EndOfStart> WatchedStart::run() {
   end_.status = *status;
   end_.record = read_record();
   return end_;
+}
+
+/// Those of the step's nodes whose slurmd takes connections. What is missed here is not watched in this start.
+void WatchedStart::find_machines() {
+  constexpr int attempts = 3;
+  constexpr milliseconds pause{500};
+  auto states = node_states(facts_.nodes);
+  for (int attempt = 1; states.empty() && attempt < attempts; ++attempt) {
+    std::this_thread::sleep_for(pause);
+    states = node_states(facts_.nodes);
+  }
+  machines_ = machines_of(states, facts_.slurm.slurmd_port);
+  machines_.erase(facts_.own_node);
+  for (const std::string& deaf : deaf_slurmds(machines_)) machines_.erase(deaf);
 }
 
 bool WatchedStart::is_due(Clock::time_point& next, seconds every) const {
@@ -186,7 +197,9 @@ void WatchedStart::look_at_record() {
   failed_at_ = Clock::now();
   // Ranks fail because another node has died: whose slurmd answers is alive.
   const auto deaf = deaf_slurmds(machines_);
-  if (!deaf.empty())
+  // All at once, and slurmctld too: it may be this machine that has lost its network.
+  const bool is_cut_off = deaf.size() + 1 >= facts_.nodes.size() && node_states(deaf).empty();
+  if (!deaf.empty() && !is_cut_off)
     return end_without(deaf, concat({"slurmd of ", names_of(deaf), do_or_does(deaf), " not answer, and ranks failed"}));
   if (facts_.grace.count() > 0)
     say_(concat({"a rank failed (", record->evidence, "): the others have ", std::to_string(facts_.grace.count()),
@@ -194,7 +207,9 @@ void WatchedStart::look_at_record() {
 }
 
 void WatchedStart::end_step() {
+  constexpr seconds until_next_request{10};
   ends_ = true;
+  next_end_ = Clock::now() + until_next_request;
   if (const auto step = step_of(facts_.job, srun_->id())) cancel_step(*step);
   else srun_->kill(SIGTERM);
 }
@@ -203,6 +218,7 @@ void WatchedStart::end_step() {
 void WatchedStart::end_without(std::vector<std::string> nodes, const std::string& why) {
   say_(concat({why, ": this start is ended"}));
   ends_ = true;
+  next_end_ = Clock::time_point::max();  // srun is killed below
   const auto step = step_of(facts_.job, srun_->id());
   std::vector<std::string> left = facts_.allocation;
   std::erase_if(left, [&](const std::string& each) { return std::ranges::find(nodes, each) != nodes.end(); });

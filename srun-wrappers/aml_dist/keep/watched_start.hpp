@@ -74,6 +74,7 @@ class WatchedStart {
   void ask_slurmctld();
   void look_at_record();
   void end_without(std::vector<std::string> nodes, const std::string& why);
+  void find_machines();
   void end_step();
   /// Waits until slurmctld has forgotten the step; false: it has not.
   [[nodiscard]] bool has_gone(const std::string& step) const;
@@ -94,6 +95,7 @@ class WatchedStart {
   Clock::time_point next_question_{};
   std::optional<Clock::time_point> failed_at_;  ///< when the record said that a rank failed
   bool ends_ = false;                           ///< keep ends the step itself
+  Clock::time_point next_end_;                  ///< when it asks for that again
 };
 
 /// The machines of nodes, as slurmctld knows their addresses.
