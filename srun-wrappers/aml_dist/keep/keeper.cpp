@@ -266,6 +266,16 @@ class Keeper {
     return out;
   }
 
+  /// Nodes that are out of the job, and were not in the step.
+  void forget(const std::vector<std::string>& nodes) {
+    if (nodes.empty()) return;
+    for (const std::string& node : nodes) {
+      std::erase(job_.nodes, node);
+      std::erase(nodes_.spares, node);
+    }
+    exclude(nodes);
+  }
+
   /// A dead node in the job would end it after SlurmdTimeout.
   void take_out(const std::vector<std::string>& dead) {
     if (dead.empty()) return;
@@ -359,6 +369,7 @@ class Keeper {
     if (!end) return Error{end.error().code, concat({"keep: ", end.error().message})};
     if (users_record && end->record) static_cast<void>(append_line(*users_record, end->record->to_line()));
     overlaps_ = overlaps_ || end->still_holds;
+    forget(end->idle_gone);
     for (const std::string& node : end->gone) {
       if (end->is_out) std::erase(job_.nodes, node);
     }

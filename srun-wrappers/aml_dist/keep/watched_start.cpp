@@ -179,11 +179,32 @@ void WatchedStart::ask_slurmctld() {
   for (const auto& [name, state] : node_states(facts_.nodes)) {
     if (state.is_down() && machines_.contains(name)) missed.emplace(name, machines_.at(name));
   }
-  if (missed.empty()) return;
   const auto deaf = deaf_slurmds(missed);
-  if (!deaf.empty())
-    end_without(deaf,
-                concat({"slurmd of ", names_of(deaf), do_or_does(deaf), " not answer, and slurmctld has missed it"}));
+  if (!deaf.empty()) {
+    return end_without(
+        deaf, concat({"slurmd of ", names_of(deaf), do_or_does(deaf), " not answer, and slurmctld has missed it"}));
+  }
+  let_idle_nodes_go();
+}
+
+/// The same of nodes of the job that the step does not use, such as a spare. The step goes on.
+void WatchedStart::let_idle_nodes_go() {
+  std::vector<std::string> idle = facts_.allocation;
+  std::erase_if(idle, [&](const std::string& each) {
+    return each == facts_.own_node || std::ranges::find(facts_.nodes, each) != facts_.nodes.end();
+  });
+  if (idle.empty()) return;
+  auto missed = node_states(idle);
+  std::erase_if(missed, [](const auto& each) { return !each.second.is_down(); });
+  const auto deaf = deaf_slurmds(machines_of(missed, facts_.slurm.slurmd_port));
+  if (deaf.empty()) return;
+  std::vector<std::string> left = facts_.allocation;
+  std::erase_if(left, [&](const std::string& each) { return std::ranges::find(deaf, each) != deaf.end(); });
+  if (!shrink_job(facts_.job, left, facts_.folder)) return;  // the next look tries again
+  say_(concat({"slurmd of ", names_of(deaf), do_or_does(deaf), " not answer, and slurmctld has missed it: the step, ",
+               "which does not use it, goes on, and the job lets it go"}));
+  facts_.allocation = std::move(left);
+  end_.idle_gone.insert(end_.idle_gone.end(), deaf.begin(), deaf.end());
 }
 
 void WatchedStart::look_at_record() {

@@ -54,6 +54,7 @@ struct EndOfStart {
   std::optional<step::EndRecord> record = {};  ///< absent where srun made no step with the option
   std::vector<std::string> gone = {};          ///< nodes that do not answer
   std::string why = {};                        ///< the sentence about them
+  std::vector<std::string> idle_gone = {};     ///< nodes that the step did not use, and that are out of the job
   bool is_out = false;                         ///< they are out of the job
   bool still_holds = false;                    ///< Slurm may not have given back what the step used
 };
@@ -72,6 +73,7 @@ class WatchedStart {
   void look_at_machines();
   void look_at_connections();
   void ask_slurmctld();
+  void let_idle_nodes_go();
   void look_at_record();
   void end_without(std::vector<std::string> nodes, const std::string& why);
   void find_machines();

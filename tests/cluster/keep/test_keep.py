@@ -151,6 +151,17 @@ def test_a_task_of_an_array_leaves_the_others_alone(cluster, workdir):
     assert own.end(90) == 0, own.text()
 
 
+def test_a_spare_that_dies_does_not_end_the_job(cluster, workdir):
+    """Slurm would give the node up after SlurmdTimeout, which is 30 s here, and the job with it."""
+    kept = Kept(cluster, workdir, "--spares 1 --retries 9 --health off", "sleep 50")
+    kept.says("rank 2 of 3")
+    assert kept.starts() == ["node1, node2, node3, spare: node4"], kept.text()
+    cluster.run("pkill -9 -x slurmd", on="node4")
+    kept.says("slurmd of node4 does not answer, and slurmctld has missed it: the step, which does not use it, goes on")
+    assert kept.end(90) == 0 and len(kept.starts()) == 1, kept.text()
+    cluster.devcluster("heal")
+
+
 def test_cancelled_between_two_starts(cluster, workdir):
     kept = Kept(cluster, workdir, "--retries 99 --spares 1", "exit $((AMLDIST_RESTART + 1))")
     kept.says("start 2 on")
