@@ -69,6 +69,20 @@ TEST(KeepSrunLine, RefusesWhatCannotBeKept) {
   EXPECT_FALSE(SrunLine::parse({}));
 }
 
+/// Linux takes no argument of more than 128 KiB: then Slurm orders the nodes.
+TEST(KeepSrunLine, KeepsTheOrderOfNodesAsLongAsItsListIsNoTooLongArgument) {
+  for (const auto& [tasks, keeps] : {std::pair("8", true), {"128", false}}) {
+    auto line = SrunLine::parse({"srun", std::string("--ntasks-per-node=") + tasks, "a"});
+    ASSERT_TRUE(line);
+    SrunLine::Choice choice{.nodes = {}, .keeps_order = true};
+    for (int i = 0; i < 100; ++i) choice.nodes.push_back("node" + std::to_string(100'000 + i));
+    ASSERT_TRUE(line->share_out(101, 100, false, environment({})));
+    const auto words = line->words_for(choice, environment({}));
+    EXPECT_EQ(std::ranges::find(words, "--distribution=arbitrary") != words.end(), keeps);
+    for (const std::string& word : words) EXPECT_LT(word.size(), 131'072U);
+  }
+}
+
 TEST(KeepSrunLine, IsTheSameForChosenNodes) {
   struct Case {
     const char* given;

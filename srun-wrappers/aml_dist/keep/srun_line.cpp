@@ -230,15 +230,18 @@ Result<void> SrunLine::share_out(std::uint32_t allocated, std::uint32_t nodes, b
   return {};
 }
 
-bool SrunLine::can_keep_order() const {
+bool SrunLine::can_keep_order(std::span<const std::string> nodes) const {
+  constexpr std::size_t longest = 120'000;  // Linux takes no argument of more than 128 KiB
   const std::string_view distribution = known_.value_of("distribution");
-  return per_node_ != 0 && (distribution.empty() || distribution == "block");
+  std::size_t bytes = 0;
+  for (const std::string& node : nodes) bytes += (node.size() + 1) * per_node_;
+  return per_node_ != 0 && (distribution.empty() || distribution == "block") && bytes <= longest;
 }
 
 std::vector<std::string> SrunLine::words_for(const Choice& choice, const EnvironmentReader& environment) const {
   std::vector<std::string> words = options_;
   const auto count = static_cast<std::uint32_t>(choice.nodes.size());
-  const bool ordered = choice.keeps_order && can_keep_order();
+  const bool ordered = choice.keeps_order && can_keep_order(choice.nodes);
   std::string list;
   for (const std::string& node : choice.nodes) {
     for (std::uint32_t i = 0; i < (ordered ? per_node_ : 1); ++i) list += concat({list.empty() ? "" : ",", node});

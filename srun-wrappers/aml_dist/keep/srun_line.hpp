@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,8 +40,8 @@ class SrunLine {
   [[nodiscard]] std::string option() const { return has_kind() ? std::string(known_.value_of("aml-dist")) : ""; }
 
  private:
-  /// Whether nodes and tasks can be placed by a list of nodes in their order.
-  [[nodiscard]] bool can_keep_order() const;
+  /// Whether the tasks can be placed by a list of these nodes in their order, which has a name for each task.
+  [[nodiscard]] bool can_keep_order(std::span<const std::string> nodes) const;
 
   std::vector<std::string> options_;  ///< with "srun" in front, as given but for --nodes
   std::vector<std::string> command_;
