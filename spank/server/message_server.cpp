@@ -42,6 +42,9 @@ std::optional<std::string> MessageServer::take_vote(std::string_view datagram) {
   const auto vote = step::FabricVote::parse(datagram, step_.token);
   if (!vote || (step_.nodes != 0 && vote->nodes != step_.nodes)) return std::nullopt;
   fabric_.take(*vote);
+  // Its node may never vote.
+  if (fabric_.answer() == step::MessageType::not_yet && failure_.stands())
+    fabric_.reject(vote->policy, "a task has ended before all nodes were verified");
   if (const auto line = fabric_.line(); line && step_.tell != nullptr) step_.tell(*line);
   return to_datagram(fabric_.answer(), step_.token);
 }

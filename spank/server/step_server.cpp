@@ -106,7 +106,7 @@ class ServerThread {
       watch_for_stop();
       if (server_.failure().is_refused() && !std::exchange(ends_refused_, true)) kill_at_ = Clock::now() + to_be_read;
       if (kill_at_ && Clock::now() >= *kill_at_) kill();
-      if (!asked_for_limit_ && Clock::now() >= began_ + before_any_limit) ask_for_limit();
+      if (!asked_for_limit_ && !is_at_gate() && Clock::now() >= began_ + before_any_limit) ask_for_limit();
       if (server_.failure().stands() && !first_at_) note_first();
       if (first_at_ && !decided_) decide_if_settled();
     }
@@ -120,10 +120,13 @@ class ServerThread {
   /// After the tasks of a stand-in's node: whether a node may still ask, or the line is due.
   [[nodiscard]] bool has_to_do() const {
     if (is_srun() || Clock::now() >= ended_at_ + longest_rest) return false;
-    if (kill_at_) return true;
+    if (kill_at_ && !has_killed_) return true;
     const bool asked = last_question_ && Clock::now() - *last_question_ < silence_that_ends;
     return asked || (first_at_ && !decided_);
   }
+
+  /// Nodes wait for an answer, which would have to wait for slurmctld.
+  [[nodiscard]] bool is_at_gate() const { return !has_started_ && !roll_->is_complete(); }
 
   void tell(const std::string& line) const {
     if (is_srun()) return tell_user(line);
@@ -297,6 +300,7 @@ class ServerThread {
 
   /// Again and again: slurmctld may be away.
   void kill() {
+    has_killed_ = true;
     kill_at_ = Clock::now() + between_kills;
     signal_all(SIGKILL);
   }
@@ -312,7 +316,7 @@ class ServerThread {
   /// Asked for early too, since slurmctld may have forgotten a step whose tasks it ended.
   void ask_for_limit() {
     asked_for_limit_ = true;
-    const std::string answer = in_child([&]() -> std::string {
+    const std::string answer = as_user([&]() -> std::string {
       const StepLimit limit = limit_of_step(step_.job_id, step_.step_id);
       if (!limit.answered) return {};
       const std::int64_t left = limit.left ? limit.left->count() : -1;
@@ -441,7 +445,7 @@ class ServerThread {
   [[nodiscard]] std::optional<Clock::time_point> next_due() const {
     constexpr milliseconds soon{100};
     std::optional<Clock::time_point> first = ended_ ? std::optional(Clock::now() + soon) : failure_due();
-    const bool asks = !has_started_ && !decided_ && !server_.failure().is_refused();
+    const bool asks = !ended_ && !has_started_ && !decided_ && !server_.failure().is_refused();
     const bool stops = stop_ && !ended_ && !decided_;
     for (const auto& due : {hang_ ? hang_->due() : std::nullopt, stops ? stop_->due() : std::nullopt, kill_at_,
                             asks ? roll_due() : std::nullopt}) {
@@ -456,7 +460,7 @@ class ServerThread {
 
   [[nodiscard]] std::optional<Clock::time_point> failure_due() const {
     if (first_at_) return decided_ ? std::nullopt : std::optional(std::max(settled_at_, *first_at_ + settling));
-    return asked_for_limit_ ? std::nullopt : std::optional(began_ + before_any_limit);
+    return asked_for_limit_ || is_at_gate() ? std::nullopt : std::optional(began_ + before_any_limit);
   }
 
   /// Until something arrives or is due, or the process ends.
@@ -536,6 +540,7 @@ class ServerThread {
   std::size_t most_waiting_ = 0;
   std::vector<std::string> to_ask_;         ///< nodes about which Slurm is asked next
   bool has_started_ = false;                ///< every node has reported
+  bool has_killed_ = false;                 ///< the step, once at least
   bool is_bare_ = false;                    ///< a node has started tasks without aml-dist
   std::optional<step::HangDetector> hang_;  ///< only under hang=
   std::optional<step::StopTimer> stop_;     ///< only under stop=

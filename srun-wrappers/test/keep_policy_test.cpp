@@ -36,6 +36,14 @@ Start after(Start start, std::int64_t ran, std::int64_t at = 0) {
   return start;
 }
 
+/// Node b is drained, and a rank on `node` exits.
+Start drained_under(const std::string& node, int rank_status) {
+  Start start = of_node("b");
+  start.node = node;
+  start.rank_status = rank_status;
+  return start;
+}
+
 Start ended_without_progress(Cause cause) {
   Start start = ended(cause);
   start.advanced = false;
@@ -97,6 +105,14 @@ TEST(KeepPolicy, DecidesByTheTable) {
       {"chosen by srun", chosen, {ended(unknown, 7)}, two_spares, Action::end, {}, "status 7 is in --no-restart-on"},
       {"chosen", chosen, {fault("b")}, two_spares, Action::end, {}, "status 7 is in --no-restart-on"},
       {"chosen, but a node is gone", gone_too, {of_node("b")}, two_spares, Action::swap, {"b"}, "a spare"},
+      {"chosen on the node that is drained",
+       chosen,
+       {drained_under("b", 7)},
+       two_spares,
+       Action::end,
+       {},
+       "status 7 is in"},
+      {"chosen on another node", chosen, {drained_under("c", 7)}, two_spares, Action::swap, {"b"}, "a spare"},
       // No step began.
       {"slurmctld is away",
        five,
@@ -112,6 +128,13 @@ TEST(KeepPolicy, DecidesByTheTable) {
        Action::restart,
        {},
        "again on the same nodes"},
+      {"no progress before and after srun started no step",
+       five,
+       {fault("b", "it failed", false), unstarted(), fault("c", "another", false)},
+       two_spares,
+       Action::end,
+       {},
+       "no progress in two starts"},
       // The node's fault.
       {"down", five, {of_node("b")}, two_spares, Action::swap, {"b"}, "b is gone: a spare takes the place of b"},
       {"sick", five, {of_node("b", node_unhealthy)}, two_spares, Action::swap, {"b"}, "a spare"},

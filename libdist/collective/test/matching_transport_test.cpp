@@ -148,12 +148,12 @@ TEST_F(MatchingTransportTest, OneThatNoMemoryHoldsEndsTheCall) {
   std::vector<std::byte> got(4);
   std::size_t sending = 0;
   std::size_t left = 0;
-  EXPECT_TRUE(end(0).post({1, given.data(), 1UL << 62, 7, false, 9}, Direction::send, sending, watchdog));
+  EXPECT_TRUE(end(0).post({1, given.data(), 1UL << 63, 7, false, 9}, Direction::send, sending, watchdog));
   receive(1, 0, 3, got, left);
   const auto moved = end(1).progress(watchdog);
   ASSERT_FALSE(moved);
   EXPECT_EQ(moved.error().message,
-            "rank 0 has sent 4611686018427387904 bytes for which no receive has begun, and there is no memory to keep "
+            "rank 0 has sent 9223372036854775808 bytes for which no receive has begun, and there is no memory to keep "
             "them: begin the receive first, or send less");
 }
 

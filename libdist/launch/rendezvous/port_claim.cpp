@@ -67,7 +67,7 @@ Locked lock_file(const std::string& path, FileDescriptor& lock) {
 
 /// A step that looks for stale leases has each of them for some microseconds.
 Locked lock_patiently(const std::string& path, FileDescriptor& lock) {
-  constexpr int attempts = 4;
+  constexpr int attempts = 20;
   constexpr timespec pause = {0, 5'000'000};
   Locked locked = lock_file(path, lock);
   for (int attempt = 1; locked == Locked::others && attempt < attempts; ++attempt) {

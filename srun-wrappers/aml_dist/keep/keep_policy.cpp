@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include "base/text/text.hpp"
 
@@ -35,8 +36,12 @@ bool is_nodes_fault(const Start& start) {
 }
 
 /// The status of the rank that failed, or of srun, if it is in --no-restart-on.
+/// Where a node has failed, only the status of a rank on it counts: srun's and other ranks' follow from that.
 std::optional<int> chosen_status(const Limits& limits, const Start& start) {
-  for (const int status : {start.rank_status, start.status}) {
+  const bool is_on_blamed = std::ranges::find(start.blamed, start.node) != start.blamed.end();
+  for (const auto& [status, counts] :
+       {std::pair(start.rank_status, !is_nodes_fault(start) || is_on_blamed), {start.status, !is_nodes_fault(start)}}) {
+    if (!counts) continue;
     if (std::ranges::find(limits.no_restart_on, status) != limits.no_restart_on.end()) return status;
   }
   return std::nullopt;
@@ -80,12 +85,13 @@ bool failed_there_before(std::span<const Start> starts) {
   });
 }
 
-/// The last two starts that ended neither by a node's fault nor by a preemption.
+/// The last two starts that ended neither by a node's fault nor by a preemption, and of which it is known.
 bool lacks_progress(std::span<const Start> history) {
   int fruitless = 0;
   for (auto each = history.rbegin(); each != history.rend() && fruitless < 2; ++each) {
     if (is_nodes_fault(*each) || each->cause == Cause::preempted) continue;
-    if (each->advanced.value_or(true)) return false;
+    if (!each->advanced) continue;
+    if (*each->advanced) return false;
     ++fruitless;
   }
   return fruitless == 2;
@@ -167,7 +173,7 @@ Decision decide(const Limits& limits, std::span<const Start> history, const Node
     return {.action = Action::requeue,
             .sentence = "the step has stopped before the time limit: the job goes back to the queue"};
   if (last.cause == Cause::done) return {};
-  if (const auto status = is_nodes_fault(last) ? std::nullopt : chosen_status(limits, last))
+  if (const auto status = chosen_status(limits, last))
     return end(concat({"not started again: status ", std::to_string(*status), " is in --no-restart-on"}));
   if (ends_at_once(last))
     return end(

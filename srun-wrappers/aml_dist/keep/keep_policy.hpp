@@ -3,7 +3,8 @@
 //   end of the start                                              decision
 //   done                                                          end
 //   done, asked to by stop= before the time limit                 requeue (--requeue-at-limit); costs nothing
-//   refused, cancelled, time_limit, preempted, --no-restart-on    end at once; a preemption costs nothing
+//   refused, cancelled, time_limit, preempted, --no-restart-on    end at once; a preemption costs nothing; a status that
+//                                                                 follows from another node's fault does not count
 //   node_down, node_unhealthy, link, plugin_missing, a launch     that node is never used again in this job:
 //     that Slurm could not do on a node                             replace
 //   a rank failed or hung: the first time                         restart on the same nodes

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <thread>
 
 #include "aml_dist/common/locked_folder.hpp"
 #include "aml_dist/keep/job_state.hpp"
@@ -216,19 +217,20 @@ class Keeper {
     if (!spec || !spec->stop)
       return refusal("--requeue-at-limit needs the key stop=SECONDS in --aml-dist, which asks the ranks to save");
     end_of_job_ = end_of_job(job_.name);
-    if (!end_of_job_) return refusal("--requeue-at-limit, but the job has no time limit: add #SBATCH --time");
+    if (!end_of_job_ || end_of_job_ == no_time_limit)
+      return refusal("--requeue-at-limit, but the job has no time limit: add #SBATCH --time");
     stop_before_ = spec->stop->seconds;
     return {};
   }
 
-  /// Whether a start that ends now was asked to stop. The limit may have been moved meanwhile, and slurmctld may be
-  /// away. This machine's clock and slurmctld's may differ a little; a start that was done by itself ends at once the
-  /// next time.
+  /// Whether a start that ends now was asked to stop. The limit may have been moved, slurmctld may be away, and its
+  /// clock may differ a little: a start that was done by itself ends at once the next time.
   [[nodiscard]] bool is_after_stop() {
     constexpr std::int64_t margin = 30;
     if (!stop_before_) return false;
     if (const auto end = end_of_job(job_.name)) end_of_job_ = end;
-    return end_of_job_ && now_s() >= *end_of_job_ - std::int64_t{*stop_before_} - margin;
+    return end_of_job_ && *end_of_job_ != no_time_limit &&
+           now_s() >= *end_of_job_ - std::int64_t{*stop_before_} - margin;
   }
 
   [[nodiscard]] std::string progress() const {
@@ -375,7 +377,7 @@ class Keeper {
     }
     Start start = judge(*end, std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - began).count());
     start.at_limit = start.cause == Cause::done && is_after_stop();
-    const bool has_run = end->record || start.ran >= at_once;
+    const bool has_run = end->record || !start.failure.empty() || start.cause == Cause::done;
     if (watches_progress() && has_run) {
       const std::string after = progress();
       const bool is_unknown = after.empty() && !options_.progress.empty();  // the command failed
@@ -486,8 +488,10 @@ class Keeper {
     constexpr int attempts = 6;
     constexpr std::chrono::milliseconds pause{2000};
     auto done = requeue_job(job_.name);
-    for (int attempt = 1; !done && attempt < attempts && !signals_.wait(pause); ++attempt)
+    for (int attempt = 1; !done && attempt < attempts; ++attempt) {
+      std::this_thread::sleep_for(pause);
       done = requeue_job(job_.name);
+    }
     return done;
   }
 

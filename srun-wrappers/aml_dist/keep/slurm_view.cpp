@@ -146,7 +146,8 @@ Result<void> exclude_nodes(const std::string& job, std::span<const std::string> 
 }
 
 std::optional<std::int64_t> end_of_job(const std::string& job) {
-  return job_field(job, "TimeLimit") == "UNLIMITED" ? std::nullopt : parse_time(job_field(job, "EndTime"));
+  if (job_field(job, "TimeLimit") == "UNLIMITED") return no_time_limit;
+  return parse_time(job_field(job, "EndTime"));
 }
 
 std::optional<std::int64_t> parse_time(const std::string& text) {

@@ -59,7 +59,8 @@ void cancel_step(const std::string& step);
 [[nodiscard]] Result<void> requeue_job(const std::string& job);
 /// Adds nodes to those that a pending job excludes. Errors: unavailable.
 [[nodiscard]] Result<void> exclude_nodes(const std::string& job, std::span<const std::string> nodes);
-/// Seconds since 1970 at which the job's time limit is; nullopt: it has none, or no answer.
+inline constexpr std::int64_t no_time_limit = INT64_MAX;
+/// Seconds since 1970 at which the job's time limit is, or no_time_limit; nullopt: no answer.
 [[nodiscard]] std::optional<std::int64_t> end_of_job(const std::string& job);
 /// Reads "2026-11-27T08:20:00", in this machine's zone.
 [[nodiscard]] std::optional<std::int64_t> parse_time(const std::string& text);

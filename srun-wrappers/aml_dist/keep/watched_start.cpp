@@ -176,7 +176,9 @@ void WatchedStart::look_at_connections() {
 /// up.
 void WatchedStart::ask_slurmctld() {
   Machines missed;
-  for (const auto& [name, state] : node_states(facts_.nodes)) {
+  const auto states = node_states(facts_.nodes);
+  if (states.empty()) return;  // each question that is not answered takes five seconds
+  for (const auto& [name, state] : states) {
     if (state.is_down() && machines_.contains(name)) missed.emplace(name, machines_.at(name));
   }
   const auto deaf = deaf_slurmds(missed);
