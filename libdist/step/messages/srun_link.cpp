@@ -113,7 +113,7 @@ std::optional<MessageType> report_node(const SrunLink& target, std::string_view 
                                        std::chrono::milliseconds patience, bool until_start) {
   constexpr milliseconds longest_pause{1000};
   constexpr milliseconds longest_delay{1000};
-  constexpr milliseconds once_heard{60'000};  // srun may have been stopped, or wait for slurmctld
+  constexpr milliseconds once_heard{10'000};  // srun may wait for slurmctld; or it has been killed
   NodeSocket socket(target);
   const std::string message = to_datagram(Subject::here, host, target.channel.token);
   milliseconds pause = usual_pause;

@@ -226,7 +226,7 @@ class Keeper {
   /// Whether a start that ends now was asked to stop. The limit may have been moved, slurmctld may be away, and its
   /// clock may differ a little: a start that was done by itself ends at once the next time.
   [[nodiscard]] bool is_after_stop() {
-    constexpr std::int64_t margin = 30;
+    constexpr std::int64_t margin = 2;
     if (!stop_before_) return false;
     if (const auto end = end_of_job(job_.name)) end_of_job_ = end;
     return end_of_job_ && *end_of_job_ != no_time_limit &&
