@@ -33,9 +33,9 @@ constexpr seconds verbs_timeout{15};   ///< told to the helper, which kills what
 constexpr seconds helper_timeout{20};  ///< for the helper itself
 constexpr seconds pairs_timeout{40};   ///< more, where it writes to other nodes; it ends by itself after 38
 constexpr seconds voting_silence{40};  ///< without an answer to this node's vote
-/// For the votes of all nodes, if srun answers: an image or a prolog may hold up a node.
+/// How long the leader waits for the votes of all nodes while srun answers: an image or a prolog may delay a node.
 constexpr seconds voting_timeout{600};
-/// Of a node's other tasks: all of the above.
+/// How long a node's other tasks wait for the leader: the sum of its own limits.
 constexpr seconds waiting_timeout = node_timeout + helper_timeout + pairs_timeout + voting_timeout;
 
 bool is_program(const std::string& path) {

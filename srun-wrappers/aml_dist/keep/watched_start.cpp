@@ -204,7 +204,7 @@ void WatchedStart::let_idle_nodes_go() {
   std::erase_if(left, [&](const std::string& each) { return std::ranges::find(deaf, each) != deaf.end(); });
   if (!shrink_job(facts_.job, left, facts_.folder)) return;  // the next look tries again
   say_(concat({"slurmd of ", names_of(deaf), do_or_does(deaf), " not answer, and slurmctld has missed it: the step, ",
-               "which does not use it, goes on, and the job lets it go"}));
+               "which does not use it, goes on, and the job releases it"}));
   facts_.allocation = std::move(left);
   end_.idle_gone.insert(end_.idle_gone.end(), deaf.begin(), deaf.end());
 }
