@@ -298,7 +298,7 @@ class ServerThread {
     kill_at_ = Clock::now() + kill_wait();
   }
 
-  /// Again and again: slurmctld may be away.
+  /// Is repeated until the step has ended: slurmctld may be away.
   void kill() {
     has_killed_ = true;
     kill_at_ = Clock::now() + between_kills;
@@ -540,7 +540,7 @@ class ServerThread {
   std::size_t most_waiting_ = 0;
   std::vector<std::string> to_ask_;         ///< nodes about which Slurm is asked next
   bool has_started_ = false;                ///< every node has reported
-  bool has_killed_ = false;                 ///< the step, once at least
+  bool has_killed_ = false;                 ///< SIGKILL was sent to the step
   bool is_bare_ = false;                    ///< a node has started tasks without aml-dist
   std::optional<step::HangDetector> hang_;  ///< only under hang=
   std::optional<step::StopTimer> stop_;     ///< only under stop=

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <iterator>
-#include <new>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -253,23 +252,15 @@ Result<void> MatchingTransport::begin_data(int rank, Peer& peer, calls::Watchdog
 
 /// Memory for a message whose receive has not begun. Its length is what the other rank says.
 Result<MatchingTransport::Early*> MatchingTransport::keep_early(int rank, const Head& head) {
-  const auto no_memory = [&] {
-    early_.pop_back();
+  Early early = {.peer = rank, .head = head, .data = {}};
+  try {
+    early.data.resize(head.bytes);
+  } catch (const std::exception&) {  // bad_alloc, or length_error
     return Error{Errc::internal, text::concat({"rank ", std::to_string(rank), " has sent ", std::to_string(head.bytes),
                                                " bytes for which no receive has begun, and there is no memory to "
                                                "keep them: begin the receive first, or send less"})};
-  };
-  Early& early = early_.emplace_back();
-  early.peer = rank;
-  early.head = head;
-  try {
-    early.data.resize(head.bytes);
-  } catch (const std::bad_alloc&) {
-    return no_memory();
-  } catch (const std::length_error&) {
-    return no_memory();
   }
-  return &early;
+  return &early_.emplace_back(std::move(early));
 }
 
 void MatchingTransport::end_data(int rank, Peer& peer) {

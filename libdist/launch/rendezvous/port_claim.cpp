@@ -65,7 +65,7 @@ Locked lock_file(const std::string& path, FileDescriptor& lock) {
   return Locked::impossible;
 }
 
-/// A step that looks for stale leases has each of them for some microseconds.
+/// A step that looks for stale leases holds the lock of each for some microseconds.
 Locked lock_patiently(const std::string& path, FileDescriptor& lock) {
   constexpr int attempts = 20;
   constexpr timespec pause = {0, 5'000'000};
