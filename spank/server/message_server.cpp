@@ -42,11 +42,25 @@ std::optional<std::string> MessageServer::take_vote(std::string_view datagram) {
   const auto vote = step::FabricVote::parse(datagram, step_.token);
   if (!vote || (step_.nodes != 0 && vote->nodes != step_.nodes)) return std::nullopt;
   fabric_.take(*vote);
-  // Its node may never vote.
-  if (fabric_.answer() == step::MessageType::not_yet && failure_.stands())
-    fabric_.reject(vote->policy, "a task has ended before all nodes were verified");
-  if (const auto line = fabric_.line(); line && step_.tell != nullptr) step_.tell(*line);
+  decide_after_failure(vote->policy);
+  tell_decision();
   return to_datagram(fabric_.answer(), step_.token);
+}
+
+/// The node of a task that has ended may never vote.
+void MessageServer::decide_after_failure(launch::RdmaPolicy policy) {
+  if (fabric_.answer() == step::MessageType::not_yet && failure_.stands())
+    fabric_.reject(policy, "a task has ended before all nodes were verified");
+}
+
+void MessageServer::tell_decision() {
+  if (const auto line = fabric_.line(); line && step_.tell != nullptr) step_.tell(*line);
+}
+
+/// Nodes that wait for others before they write to them have not voted yet.
+void MessageServer::take_presence(const step::Notice& notice) {
+  const auto policy = launch::policy_from_name(notice.text);
+  if (notice.key.round == fabric::presence_round && policy) policy_of_waiting_ = *policy;
 }
 
 /// For a node that posts or reads a notice. A node that waits for the notice of a sick one is told that the step has
@@ -55,11 +69,14 @@ std::optional<std::string> MessageServer::take_notice(std::string_view datagram)
   if (const auto notice = step::Notice::parse(datagram, step_.token)) {
     if (!has_node(notice->key.node)) return std::nullopt;
     texts_.take(*notice);
+    take_presence(*notice);
     if (notice->key.round == fabric::settings_round) compare_nodes(notice->key.node);
     return to_datagram(fabric_.is_lost() ? fabric_.answer() : step::MessageType::heard, step_.token);
   }
   const auto wanted = step::NoticeKey::parse(datagram, step_.token);
   if (!wanted) return std::nullopt;
+  if (policy_of_waiting_) decide_after_failure(*policy_of_waiting_);
+  tell_decision();
   if (fabric_.is_lost()) return to_datagram(fabric_.answer(), step_.token);
   const step::Notice* const notice = texts_.find(*wanted);
   return notice != nullptr ? notice->to_datagram(step_.token) : to_datagram(step::MessageType::not_yet, step_.token);
@@ -81,7 +98,7 @@ void MessageServer::compare_nodes(std::uint32_t node) {
     if (each.finding.verdict == fabric::Verdict::fail) fabric_.reject(settings_.policy(), sentence);
     else if (step_.tell != nullptr) step_.tell(text::concat({"the nodes differ: ", sentence}));
   }
-  if (const auto line = fabric_.line(); line && step_.tell != nullptr) step_.tell(*line);
+  tell_decision();
 }
 
 std::optional<std::string> MessageServer::answer(step::MessageType type, Clock::time_point now) {

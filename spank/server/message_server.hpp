@@ -8,6 +8,7 @@
 
 #include "base/time/clock.hpp"
 #include "fabric/between_nodes/node_settings.hpp"
+#include "launch/option/spec.hpp"
 #include "step/messages/control_message.hpp"
 #include "step/messages/fabric_vote.hpp"
 #include "step/messages/failure_report.hpp"
@@ -44,6 +45,9 @@ class MessageServer {
   [[nodiscard]] std::optional<std::string> take_end(std::string_view datagram, Clock::time_point now);
   [[nodiscard]] std::optional<std::string> take_vote(std::string_view datagram);
   [[nodiscard]] std::optional<std::string> take_notice(std::string_view datagram);
+  void decide_after_failure(launch::RdmaPolicy policy);
+  void tell_decision();
+  void take_presence(const step::Notice& notice);
   void compare_nodes(std::uint32_t node);
   [[nodiscard]] std::optional<std::string> answer(step::MessageType type, Clock::time_point now);
   [[nodiscard]] std::string text_or_not_yet(step::Subject subject, const std::string& text) const;
@@ -55,6 +59,7 @@ class MessageServer {
   step::LastStates last_states_;
   step::ServerRelease release_;
   step::FabricTally fabric_;
+  std::optional<launch::RdmaPolicy> policy_of_waiting_;  ///< of nodes that wait for others before they vote
   step::TextExchange texts_;
   fabric::SettingsComparison settings_;
   std::string address_;      ///< from rank 0's node

@@ -8,22 +8,26 @@
 #include <array>
 #include <chrono>
 #include <ctime>
+#include <thread>
 
 #include "base/os/child_process.hpp"
 #include "base/os/process_end.hpp"
 #include "base/text/text.hpp"
 #include "base/time/clock.hpp"
+#include "fabric/between_nodes/node_settings.hpp"
 #include "fabric/between_nodes/pair_schedule.hpp"
 #include "fabric/report/report_json.hpp"
 #include "launch/option/settings.hpp"
 #include "spank/slurm/output.hpp"
 #include "step/messages/fabric_vote.hpp"
+#include "step/messages/node_texts.hpp"
 
 namespace amldist::spank {
 namespace {
 
 using fabric::Check;
 using fabric::Verdict;
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 using text::concat;
 
@@ -32,11 +36,12 @@ constexpr seconds node_timeout{5};
 constexpr seconds verbs_timeout{15};   ///< told to the helper, which kills what hangs below it
 constexpr seconds helper_timeout{20};  ///< for the helper itself
 constexpr seconds pairs_timeout{40};   ///< more, where it writes to other nodes; it ends by itself after 38
-constexpr seconds voting_silence{40};  ///< without an answer to this node's vote
-/// How long the leader waits for the votes of all nodes while srun answers: an image or a prolog may delay a node.
+constexpr seconds voting_silence{40};  ///< without an answer of srun's
+/// How long the leader waits for other nodes while srun answers, before it writes to them and when it has voted: an
+/// image or a prolog may delay their tasks.
 constexpr seconds voting_timeout{600};
 /// How long a node's other tasks wait for the leader: the sum of its own limits.
-constexpr seconds waiting_timeout = node_timeout + helper_timeout + pairs_timeout + voting_timeout;
+constexpr seconds waiting_timeout = node_timeout + helper_timeout + pairs_timeout + 2 * voting_timeout;
 
 bool is_program(const std::string& path) {
   struct stat status = {};
@@ -127,6 +132,25 @@ Findings task_part(const FabricPlan& plan, const std::optional<step::SrunLink>& 
   return no_helper(concat({plan.helper, " printed no result"}));
 }
 
+/// For the more nodes, the longer.
+milliseconds longest_pause(const FabricPlan& plan) { return milliseconds(50 + plan.nodes / 5); }
+
+/// Waits until the nodes that this one writes to are ready to write, or the step is decided: the helper waits for the
+/// nodes' checks, but not for late tasks.
+void await_peers(const FabricPlan& plan, const step::SrunLink& srun) {
+  const auto peers = fabric::peers_of(fabric::pair_rounds(plan.pairs, plan.node, plan.nodes));
+  if (peers.empty()) return;
+  const auto ask = step::ask_over(srun);
+  const auto end = Clock::now() + voting_timeout;
+  bool is_to_wait = true;
+  while (is_to_wait && Clock::now() < end) {
+    const auto round =
+        step::exchange_texts(ask, srun.channel.token, fabric::presence_round, plan.node, to_string(plan.policy), peers,
+                             Clock::now() + voting_silence, longest_pause(plan));
+    is_to_wait = round.silent.has_value() && round.srun_answered;
+  }
+}
+
 std::vector<Check> failures_among(const std::vector<Check>& checks) {
   std::vector<Check> out;
   std::ranges::copy_if(checks, std::back_inserter(out),
@@ -146,6 +170,7 @@ Findings verify(const FabricPlan& plan, const std::optional<step::SrunLink>& sru
     }
   }
   if (!failures_among(checks).empty()) return {std::move(checks)};
+  if (srun) await_peers(plan, *srun);
   Findings of_tool = task_part(plan, srun, handle);
   for (Check& each : of_tool.checks) {
     const bool counts =
@@ -179,13 +204,13 @@ std::string sentence(const Check& check) {
 
 /// Sends the node's vote until srun answers with what all agreed on; the more nodes, the less often.
 step::MessageType vote(const FabricPlan& plan, const step::SrunLink& srun, const std::string& message) {
-  const int pause_ms = 50 + static_cast<int>(plan.nodes / 5);
+  const milliseconds pause = longest_pause(plan);
   step::NodeSocket socket(srun);
   const auto end = Clock::now() + voting_timeout;
   auto deadline = Clock::now() + voting_silence;
   while (socket && Clock::now() < deadline) {
     socket.send(message);
-    const std::string answer = socket.answer(std::chrono::milliseconds(pause_ms));
+    const std::string answer = socket.answer(pause);
     if (answer.empty()) continue;
     deadline = std::min(end, Clock::now() + voting_silence);
     const step::MessageType type =
@@ -193,8 +218,7 @@ step::MessageType vote(const FabricPlan& plan, const step::SrunLink& srun, const
     const bool decided = type == step::MessageType::use_fabric || type == step::MessageType::use_sockets ||
                          type == step::MessageType::refuse_step;
     if (decided) return type;
-    const timespec pause = {pause_ms / 1000, pause_ms % 1000 * 1'000'000L};
-    static_cast<void>(::nanosleep(&pause, nullptr));  // "not yet" comes at once
+    std::this_thread::sleep_for(pause);  // "not yet" comes at once
   }
   return step::MessageType::not_yet;
 }

@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/memory/shared_atomic.hpp"
 #include "base/net/datagram_socket.hpp"
 #include "base/text/text.hpp"
 #include "spank/server/message_server.hpp"
@@ -40,6 +42,12 @@ std::vector<std::string>& lines() {
 std::mutex& telling() {
   static std::mutex mutex;
   return mutex;
+}
+
+/// SIGKILLs that were sent to a step, by processes of the server's.
+const SharedAtomic<int>& kills() {
+  static const auto count = SharedAtomic<int>::make();
+  return count;
 }
 
 MessageServer server_of(std::uint32_t tasks, std::uint32_t nodes) {
@@ -84,7 +92,10 @@ step::NodePresence presence_of_step(std::uint32_t /*job_id*/, std::uint32_t /*st
 }
 std::chrono::seconds kill_wait() { return std::chrono::seconds(1); }
 Result<void> end_step(std::uint32_t /*job_id*/, std::uint32_t /*step_id*/) { return {}; }
-Result<void> signal_step(std::uint32_t /*job_id*/, std::uint32_t /*step_id*/, int /*signal*/) { return {}; }
+Result<void> signal_step(std::uint32_t /*job_id*/, std::uint32_t /*step_id*/, int signal) {
+  if (signal == SIGKILL) kills().store(kills().load() + 1);
+  return {};
+}
 Result<std::string> comment_of_job(std::uint32_t /*job_id*/) { return std::string(); }
 Result<void> set_comment_of_job(std::uint32_t /*job_id*/, std::string /*comment*/) { return {}; }
 
@@ -141,6 +152,49 @@ TEST(MessageServer, TakesAHundredThousandFailuresAtOnce) {
             "rank 0 (local 0) on node0: exit status 7, 5.0 s after the start; all 100000 tasks ended this way");
 }
 
+/// A task that ends before its node has voted would let the others wait for its vote.
+TEST(MessageServer, ATaskThatEndsBeforeAllNodesHaveVotedDecidesForThem) {
+  MessageServer server = server_of(4, 2);
+  const auto vote = [&server] {
+    const step::FabricVote good{0, 2, launch::RdmaPolicy::require, true, "", "node1"};
+    return server.take(good.to_datagram(token), now);
+  };
+  EXPECT_EQ(vote(), to_datagram(step::MessageType::not_yet, token));
+  static_cast<void>(server.take(failed(2).to_datagram(token), now));
+  lines().clear();
+  EXPECT_EQ(vote(), to_datagram(step::MessageType::refuse_step, token));
+  ASSERT_EQ(lines().size(), 1U);
+  EXPECT_NE(lines()[0].find("a task has ended before all nodes were verified"), std::string::npos) << lines()[0];
+}
+
+/// The others have not voted: they wait until its node is ready for the writes between nodes.
+TEST(MessageServer, ATaskThatEndsBeforeTheWritesBetweenNodesDecidesForThem) {
+  MessageServer server = server_of(4, 2);
+  const step::Notice presence{{fabric::presence_round, 0, 0}, 1, "require"};
+  const auto other = [&server] {
+    return server.take(step::NoticeKey{fabric::presence_round, 1, 0}.to_datagram(token), now);
+  };
+  static_cast<void>(server.take(presence.to_datagram(token), now));
+  EXPECT_EQ(other(), to_datagram(step::MessageType::not_yet, token));
+  static_cast<void>(server.take(failed(2).to_datagram(token), now));
+  lines().clear();
+  EXPECT_EQ(other(), to_datagram(step::MessageType::refuse_step, token));
+  ASSERT_EQ(lines().size(), 1U);
+  EXPECT_NE(lines()[0].find("rdma=require"), std::string::npos) << lines()[0];
+}
+
+TEST(MessageServer, ATaskThatEndsAfterAllNodesHaveVotedChangesNothing) {
+  MessageServer server = server_of(4, 2);
+  const auto vote = [&server](std::uint32_t node) {
+    const step::FabricVote good{node, 2, launch::RdmaPolicy::require, true, "", "node"};
+    return server.take(good.to_datagram(token), now);
+  };
+  static_cast<void>(vote(0));
+  EXPECT_EQ(vote(1), to_datagram(step::MessageType::use_fabric, token));
+  static_cast<void>(server.take(failed(2).to_datagram(token), now));
+  EXPECT_EQ(vote(0), to_datagram(step::MessageType::use_fabric, token));
+}
+
 TEST(MessageServer, ReleasesServersWhenTheWorkersHaveEnded) {
   MessageServer server = server_of(4, 2);
   const auto may_end = [&server] { return server.take(to_datagram(step::MessageType::may_i_end, token), now); };
@@ -177,6 +231,20 @@ TEST(StandIn, SaysThatSlurmEndedTheJobAndBlamesNoRank) {
     EXPECT_TRUE(tell(link_here(), failed(2).to_datagram(token)));
   }
   EXPECT_EQ(lines(), std::vector<std::string>{"ended by Slurm: the job was cancelled (scancel, or Ctrl-C in srun)"});
+}
+
+/// slurmctld may be away, or lose a request: a step that is to end would hold its nodes.
+TEST(StandIn, SendsSigkillAgainWhileItsStepHasNotEnded) {
+  auto own = open_stand_in();
+  ASSERT_TRUE(own) << own.error().message;
+  (*own)->serve(step());
+  kills().store(0);
+  step::FailureReport refused = failed(2);
+  refused.kind = step::FailureReport::Kind::refused;
+  EXPECT_TRUE(tell(link_here(), refused.to_datagram(token)));
+  for (int tenth = 0; tenth < 300 && kills().load() < 2; ++tenth)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(kills().load(), 2);
 }
 
 TEST(StandIn, EndsUnderAFloodOfItsOwnUsers) {

@@ -18,6 +18,8 @@ namespace amldist::fabric {
 
 /// The number of the notices with settings: beyond the rounds of any writes between nodes.
 inline constexpr std::uint32_t settings_round = 99'999;
+/// And of those with which a node says that it is about to write to others: its policy for RDMA.
+inline constexpr std::uint32_t presence_round = 99'998;
 
 /// The settings of one node.
 struct NodeSettings {

@@ -119,8 +119,10 @@ std::optional<MessageType> report_node(const SrunLink& target, std::string_view 
   milliseconds pause = usual_pause;
   auto heard_at = Clock::now();
   auto again = heard_at;
-  while (socket && Clock::now() - heard_at < patience) {
-    if (Clock::now() - again > longest_delay) heard_at = Clock::now();  // this process was stopped meanwhile
+  while (socket) {
+    const auto now = Clock::now();
+    if (now - again > longest_delay) heard_at = now;  // this process was stopped meanwhile
+    if (now - heard_at >= patience) break;
     socket.send(message);
     again = Clock::now() + jittered(pause);
     pause = std::min(2 * pause, longest_pause);

@@ -9,6 +9,7 @@ import time
 import pytest
 from cluster import BUILD, READABLE, readable_copy
 from fabric_nodes import FabricatedNodes, trees
+from test_bare_tasks import late_step
 
 PLUGIN = os.environ.get("AMLDIST_PLUGIN", "")
 LIBRARY = BUILD / "lib/tests/libfake_verbs.so"
@@ -266,6 +267,22 @@ def test_a_helper_that_dies_or_hangs_refuses_the_step_in_a_sentence(
     assert done.status != 0 and not (workdir / "ran").exists() and time.monotonic() - began < seconds, str(done)
     assert 1 <= len(done.own_lines()) <= 2, str(done)
     assert any(all(word in line for word in says) for line in done.own_lines()), str(done)
+
+
+def test_a_task_that_dies_while_it_verifies_its_node_ends_the_step(cluster, four_healthy, workdir, plain_site):
+    """The node's other task waits for its result, and the other node for their vote."""
+    faulty_helper(cluster, workdir, "node2", "kill -KILL $PPID")
+    began = time.monotonic()
+    done = cluster.run(f"srun -w node[1-2] -N2 -n4 -O --aml-dist=pytorch,rdma=require touch {workdir}/ran", env=four_healthy.environment())
+    assert done.status != 0 and not (workdir / "ran").exists() and time.monotonic() - began < 30, str(done)
+    assert any("a task has ended before all nodes were verified" in line for line in done.own_lines()), str(done)
+
+
+def test_a_node_that_is_verified_long_after_the_others(cluster, four_healthy, workdir):
+    """By more than a node waits where srun does not answer."""
+    with late_step(cluster, workdir, "node2", 45):
+        done = cluster.run("srun -w node[1-2] -N2 -n2 --aml-dist=pytorch,rdma=require echo started", env=four_healthy.environment())
+    assert done.status == 0 and done.out.split() == ["started"] * 2 and not done.own_lines(), str(done)
 
 
 def test_a_helper_that_the_steps_end_kills_is_not_told_beside_the_cause(cluster, one_sick, workdir, plain_site):

@@ -88,7 +88,8 @@ def test_no_spare_is_left(cluster, workdir, arguments, says, starts):
 
 
 def test_back_to_the_queue_without_the_node(cluster, workdir):
-    kept = train(cluster, workdir, "--requeue", steps=60, sbatch="-N3 --requeue")
+    """slurmctld refuses the first two requests."""
+    kept = train(cluster, workdir, "--requeue", steps=60, sbatch="-N3 --requeue", environment=failing_at_first(workdir, "scontrol", "requeue", 2))
     wait_for_checkpoint(kept)
     cluster.run(KILL_NODE, on="node2")
     kept.says("the job goes back to the queue, without node2")
@@ -96,6 +97,7 @@ def test_back_to_the_queue_without_the_node(cluster, workdir):
     assert kept.end(60) == 0, kept.text()
     assert kept.starts() == ["node1, node2, node3", "node1, node3, node4"] and "start 1 1 port" in kept.text(), kept.text()
     assert ends_as_undisturbed(cluster, workdir, 3, 60), kept.text()
+    assert len((workdir / "asked").read_text().splitlines()) == 3, kept.text()
     assert not list(workdir.glob(".aml-dist-keep*")), "no file is left"
 
 
@@ -176,6 +178,24 @@ def test_the_others_may_finish_what_they_write(cluster, workdir):
     assert kept.end(30) != 0, kept.text()
     assert sorted(re.findall(r"saved \d", kept.text())) == ["saved 0", "saved 2", "saved 3"], kept.text()
     assert "the others have 4 s to finish" in kept.text() and "--grace=4 is over" in kept.text(), kept.text()
+
+
+def failing_at_first(workdir, tool: str, words: str, failures: int) -> dict[str, str]:
+    """An environment where `tool` with these words does nothing and fails so often, as where slurmctld is away."""
+    folder = workdir / "tools"
+    folder.mkdir()
+    (folder / tool).write_text(f"#!/bin/bash\ncount=$(wc -l <{workdir}/asked)\n[[ \" $*\" != *{words}* ]] || {{ echo \"$*\" >>{workdir}/asked; "
+                               f"[ $count -ge {failures} ] || exit 1; }}\nPATH=${{PATH#*:}} exec {tool} \"$@\"\n")
+    (folder / tool).chmod(0o755)
+    (workdir / "asked").touch()
+    return {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+def test_a_lost_request_to_end_the_step_is_repeated(cluster, workdir):
+    kept = Kept(cluster, workdir, "--retries 0 --grace 1 --health off", "[ $RANK != 1 ] || exit 7; exec sleep 80",
+                environment=failing_at_first(workdir, "scancel", "quiet", 1))
+    assert kept.end(50) != 0, kept.text()
+    assert len((workdir / "asked").read_text().splitlines()) == 2, kept.text()
 
 
 def test_ranks_that_ignore_sigterm(cluster, workdir):

@@ -9,8 +9,8 @@ import pytest
 import ways
 from cluster import PROBE, read_reports, readable_copy
 from oracle import check_pytorch, own_names
+from test_bare_tasks import late_step
 from test_batch import script
-from test_containers import plugstack
 from test_fabric import EXACT, fabric, four_healthy, one_sick  # noqa: F401 (fixtures)
 from test_first_failure import LINE, by_rank
 from test_parameter_servers import CHIEF, SERVE, WORKERS, nobody_is_left
@@ -148,9 +148,7 @@ def test_one_sick_node_moves_the_whole_step_to_sockets(cluster, workdir, one_sic
 
 def test_a_vote_before_the_steps_output_is_there_is_told_nevertheless(cluster, workdir, one_sick):  # noqa: F811
     """node1 answers for the step, and its slurmstepd is held up until node3 has voted."""
-    source = readable_copy(pathlib.Path(__file__).resolve().parent / "late_plugin.c")
-    assert cluster.run(f"cc -shared -fPIC -o {workdir}/late.so {source}").status == 0
-    with plugstack(cluster, f"required {os.environ['AMLDIST_PLUGIN']}", f"required {workdir}/late.so node1 4"):
+    with late_step(cluster, workdir, "node1", 4):
         have, lines = verified(cluster, workdir, one_sick, "prefer")
     assert have == ["1 unset"] * 4
     assert len(lines) == 1 and "rdma=prefer" in lines[0] and "node3" in lines[0] and "ib.state" in lines[0], lines
