@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import time
 
 import pytest
 from kept import KILL_NODE, TOOL, Kept, ends_as_undisturbed, train, wait_for_checkpoint
@@ -178,6 +179,19 @@ def test_the_others_may_finish_what_they_write(cluster, workdir):
     assert kept.end(30) != 0, kept.text()
     assert sorted(re.findall(r"saved \d", kept.text())) == ["saved 0", "saved 2", "saved 3"], kept.text()
     assert "the others have 4 s to finish" in kept.text() and "--grace=4 is over" in kept.text(), kept.text()
+
+
+def test_a_cut_off_batch_machine_does_not_take_all_others_for_dead(cluster, workdir):
+    """A rank on it fails while its network is gone."""
+    kept = Kept(cluster, workdir, "--retries 3 --health off", "[ $AMLDIST_RESTART = 0 ] || exit 0\n"
+                "[ $RANK != 0 ] || { until [ -e cut ]; do sleep 0.2; done; exit 7; }\nexec sleep 90", sbatch="-N3")
+    kept.says("rank 2 of 3")
+    assert cluster.devcluster("break", "node1", "link").status == 0
+    (workdir / "cut").touch()
+    time.sleep(15)
+    assert cluster.devcluster("heal", "node1").status == 0
+    assert kept.end(90) == 0, kept.text()
+    assert kept.starts() == ["node1, node2, node3"] * 2, kept.text()
 
 
 def failing_at_first(workdir, tool: str, words: str, failures: int) -> dict[str, str]:
