@@ -7,7 +7,7 @@ namespace amldist::collective::message_way_test {
 namespace {
 
 constexpr std::size_t length = 100000;
-constexpr std::size_t its_class = tuning::message_class(length);
+constexpr std::size_t its_class = tuning::message_class(length, false);
 
 PreferredWays prefers(MessageWay way, std::size_t message_class = its_class) {
   PreferredWays ways;
@@ -20,14 +20,14 @@ TEST(MessageWay, TheWriterTriesAllInTurnAndThenTakesWhatTheReaderPrefers) {
     MessageWayChoice choice;
     const std::uint64_t ways = can_fetch ? 3 : 2;
     for (std::uint64_t i = 0; i < tuning::messages_tried * ways; ++i) {
-      EXPECT_EQ(choice.next(length, {}, can_fetch), static_cast<MessageWay>(i % ways));
-      choice.count(length);
+      EXPECT_EQ(choice.next(its_class, {}, can_fetch), static_cast<MessageWay>(i % ways));
+      choice.count(its_class);
     }
-    EXPECT_EQ(choice.next(length, {}, can_fetch), MessageWay::copied);
-    EXPECT_EQ(choice.next(length, prefers(MessageWay::streamed), can_fetch), MessageWay::streamed);
-    EXPECT_EQ(choice.next(length, prefers(MessageWay::fetched), can_fetch),
+    EXPECT_EQ(choice.next(its_class, {}, can_fetch), MessageWay::copied);
+    EXPECT_EQ(choice.next(its_class, prefers(MessageWay::streamed), can_fetch), MessageWay::streamed);
+    EXPECT_EQ(choice.next(its_class, prefers(MessageWay::fetched), can_fetch),
               can_fetch ? MessageWay::fetched : MessageWay::copied);
-    EXPECT_EQ(choice.next(length, prefers(MessageWay::streamed, 0), can_fetch), MessageWay::copied);
+    EXPECT_EQ(choice.next(its_class, prefers(MessageWay::streamed, 0), can_fetch), MessageWay::copied);
   }
 }
 
@@ -40,23 +40,25 @@ TEST(MessageWay, NonsenseInTheRingPrefersNothing) {
 
 TEST(MessageWay, TheReaderPrefersWhatWasFastest) {
   MessageWayTimes times;
-  EXPECT_EQ(times.note(length, MessageWay::copied, 200), PreferredWays());
-  EXPECT_EQ(times.note(length, MessageWay::fetched, 100), prefers(MessageWay::fetched));
-  EXPECT_EQ(times.note(1 << 20, MessageWay::fetched, 100), prefers(MessageWay::fetched))
+  EXPECT_EQ(times.note(its_class, MessageWay::copied, 200), PreferredWays());
+  EXPECT_EQ(times.note(its_class, MessageWay::fetched, 100), prefers(MessageWay::fetched));
+  EXPECT_EQ(times.note(tuning::message_class(1 << 20, false), MessageWay::fetched, 100), prefers(MessageWay::fetched))
       << "each class has times of its own";
-  EXPECT_EQ(times.note(length, MessageWay::streamed, 98), prefers(MessageWay::fetched))
+  EXPECT_EQ(times.note(tuning::message_class(length, true), MessageWay::copied, 10), prefers(MessageWay::fetched))
+      << "and so do messages that go both ways at once";
+  EXPECT_EQ(times.note(its_class, MessageWay::streamed, 98), prefers(MessageWay::fetched))
       << "a difference of a twentieth changes nothing";
-  EXPECT_EQ(times.note(length, MessageWay::streamed, 50), prefers(MessageWay::streamed));
-  EXPECT_EQ(times.note(length, MessageWay::copied, 30), PreferredWays());
+  EXPECT_EQ(times.note(its_class, MessageWay::streamed, 50), prefers(MessageWay::streamed));
+  EXPECT_EQ(times.note(its_class, MessageWay::copied, 30), PreferredWays());
 }
 
 TEST(MessageWay, OldTimesCountLessAndLess) {
   MessageWayTimes times;
-  static_cast<void>(times.note(length, MessageWay::fetched, 100));
-  EXPECT_EQ(times.note(length, MessageWay::copied, 50), PreferredWays());
+  static_cast<void>(times.note(its_class, MessageWay::fetched, 100));
+  EXPECT_EQ(times.note(its_class, MessageWay::copied, 50), PreferredWays());
   PreferredWays preferred;
   for (int i = 0; i < 200; ++i)  // the processors have moved
-    preferred = times.note(length, MessageWay::copied, 300);
+    preferred = times.note(its_class, MessageWay::copied, 300);
   EXPECT_EQ(preferred, prefers(MessageWay::fetched));
 }
 
@@ -64,18 +66,18 @@ TEST(MessageWay, FewOfTheMessagesAreTimedOnceAWayThroughTheRingIsFastest) {
   MessageWayTimes times;
   const auto timed = [&times](MessageWay way) {
     int out = 0;
-    for (int i = 0; i < 80; ++i) out += times.wants(length, way) ? 1 : 0;
+    for (int i = 0; i < 80; ++i) out += times.wants(its_class, way) ? 1 : 0;
     return out;
   };
   EXPECT_EQ(timed(MessageWay::copied), 80) << "nothing is known yet";
-  static_cast<void>(times.note(length, MessageWay::copied, 100));
-  static_cast<void>(times.note(length, MessageWay::fetched, 200));
+  static_cast<void>(times.note(its_class, MessageWay::copied, 100));
+  static_cast<void>(times.note(its_class, MessageWay::fetched, 200));
   EXPECT_EQ(timed(MessageWay::copied), 10);
   EXPECT_EQ(timed(MessageWay::fetched), 80) << "a trial";
-  static_cast<void>(times.note(length, MessageWay::streamed, 50));
+  static_cast<void>(times.note(its_class, MessageWay::streamed, 50));
   EXPECT_EQ(timed(MessageWay::streamed), 10);
   EXPECT_EQ(timed(MessageWay::copied), 80);
-  static_cast<void>(times.note(length, MessageWay::fetched, 20));
+  static_cast<void>(times.note(its_class, MessageWay::fetched, 20));
   EXPECT_EQ(timed(MessageWay::fetched), 80) << "two readings of the clock are little beside a fetch";
 }
 

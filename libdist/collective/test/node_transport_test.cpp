@@ -263,6 +263,13 @@ class FetchedMessageTest : public NodeTransportTest {
   void copy_and_stream() {
     for (unsigned way = 0; way < 2; ++way) exchange(100000, way);
   }
+  /// As if that were the fastest way of messages that go one way, all of which have been tried.
+  void prefer(MessageWay way) {
+    for (unsigned i = 0; i < tuning::messages_tried * message_ways; ++i) exchange(100000, i);
+    PreferredWays ways;
+    ways.set(tuning::message_class(100000, false), way);
+    ring().preferred = ways.bits();
+  }
   /// Posts a message that the receiver is going to fetch.
   void offer() {
     copy_and_stream();
@@ -335,6 +342,58 @@ TEST_F(FetchedMessageTest, ASendIsCompleteWhenTheReceiverHasAllOfIt) {
   run(first, second);
   EXPECT_EQ(sending_, 0U);
   EXPECT_EQ(got_, given_);
+}
+
+/// Else the receiver would wait after each message until its sender looks, which fetches messages itself meanwhile.
+TEST_F(FetchedMessageTest, SeveralAreOfferedAndTheReceiverTakesOneInATurn) {
+  prefer(MessageWay::fetched);
+  constexpr std::size_t messages = 20;
+  std::vector<std::vector<std::byte>> given;
+  std::vector<std::vector<std::byte>> got(messages, std::vector<std::byte>(100000));
+  for (unsigned i = 0; i < messages; ++i) given.push_back(pattern(100000, i));
+  for (auto& each : given) post(first, Direction::send, second, each, sending_);
+  for (auto& each : got) post(second, Direction::receive, first, each, receiving_);
+  EXPECT_EQ(error_of(first), "none");
+  const std::uint64_t before = fetched();
+  EXPECT_EQ(error_of(second), "none");
+  EXPECT_EQ(fetched(), before + 1);
+  EXPECT_EQ(error_of(second), "none");
+  EXPECT_EQ(fetched(), before + 2) << "the sender has done nothing meanwhile";
+  run(first, second);
+  EXPECT_EQ(sending_ + receiving_, 0U);
+  EXPECT_EQ(fetched(), before + messages);
+  EXPECT_EQ(got, given);
+}
+
+TEST_F(FetchedMessageTest, AShortMessageBehindThoseThatAreOfferedArrives) {
+  prefer(MessageWay::fetched);
+  std::vector<std::vector<std::byte>> given = {pattern(100000, 1), pattern(100, 2), pattern(100000, 3), pattern(0, 4)};
+  std::vector<std::vector<std::byte>> got;
+  for (auto& each : given) got.emplace_back(each.size());
+  for (auto& each : given) post(first, Direction::send, second, each, sending_);
+  for (auto& each : got) post(second, Direction::receive, first, each, receiving_);
+  run(first, second);
+  EXPECT_EQ(sending_ + receiving_, 0U);
+  EXPECT_EQ(got, given);
+}
+
+/// Where a rank copies into one ring and out of the other, the ways take other times.
+TEST_F(FetchedMessageTest, MessagesThatGoBothWaysAtOnceAreTriedApart) {
+  prefer(MessageWay::copied);
+  const std::uint64_t before = fetched();
+  for (unsigned i = 0; i < tuning::messages_tried * message_ways; ++i) {
+    std::vector<std::byte> given = pattern(100000, i);
+    std::vector<std::byte> got[2] = {std::vector<std::byte>(100000), std::vector<std::byte>(100000)};
+    std::size_t left = 0;
+    post(first, Direction::receive, second, got[0], left);
+    post(first, Direction::send, second, given, left);
+    post(second, Direction::receive, first, got[1], left);
+    run(first, second);
+    post(second, Direction::send, first, given, left);
+    run(first, second);
+    EXPECT_TRUE(left == 0 && got[0] == given && got[1] == given);
+  }
+  EXPECT_EQ(fetched(), before + tuning::messages_tried);
 }
 
 /// As on a busy machine, where the sender loses its processor between the two.

@@ -109,8 +109,8 @@ Result<void> NodeTransport::post(const Message& message, Direction direction, st
     begun = *std::exchange(begun_, std::nullopt);
     begun.left = &left;
   } else if (sends && is_tried(message)) {
-    begun.way = next_way(neighbour.to, message);
-    neighbour.to.count(message.bytes);
+    begun.way = next_way(neighbour, message);
+    count(neighbour, message);
   }
   if (was_empty) {
     if (sends) {
@@ -136,7 +136,7 @@ bool NodeTransport::move_at_once(const Message& message, Direction direction, Lo
   const bool may_wait = look == Look::briefly;
   if (direction == Direction::send) {
     if (!neighbour.sends.is_empty()) return false;
-    return send_at_once(neighbour.to, message) || (may_wait && send_in_step(*index, message));
+    return send_at_once(neighbour, message) || (may_wait && send_in_step(*index, message));
   }
   const bool is_one_part = is_short(header_bytes(message.bytes) + message.bytes);
   if (!is_one_part && !may_wait) return false;
@@ -167,12 +167,21 @@ bool NodeTransport::move_in_step(Progress message, Move move) {
   return false;
 }
 
+MessageWay NodeTransport::next_way(const Neighbour& neighbour, const Message& message) const noexcept {
+  if (!is_tried(message)) return MessageWay::copied;
+  return neighbour.to.next_way(tuning::message_class(message.bytes, are_long(neighbour.receives)), peers_ != nullptr);
+}
+
+void NodeTransport::count(Neighbour& neighbour, const Message& message) const noexcept {
+  if (is_tried(message)) neighbour.to.count(tuning::message_class(message.bytes, are_long(neighbour.receives)));
+}
+
 bool NodeTransport::send_in_step(std::size_t neighbour, const Message& message) {
   RingWriter& ring = neighbours_[neighbour].to;
   Progress send(message, nullptr, neighbour);
-  send.way = next_way(ring, message);
+  send.way = next_way(neighbours_[neighbour], message);
   if (send.is_offered()) return false;
-  if (is_tried(message)) ring.count(message.bytes);
+  count(neighbours_[neighbour], message);
   return move_in_step(send, [&ring](Progress& each) { return put_parts(ring, each); });
 }
 
@@ -185,7 +194,7 @@ bool NodeTransport::receive_in_step(std::size_t neighbour, const Message& messag
   receive.way = announced->way();
   receive.done = receive.header();
   ring.take_header(receive.header(), part_after(0, receive.header() + announced->length()));
-  begin_timing(ring, receive);
+  begin_timing(neighbours_[neighbour], receive);
   const bool is_whole = move_in_step(receive, [&ring](Progress& each) { return take_parts(ring, each); });
   if (is_whole) end_timing(ring, receive);
   return is_whole;
@@ -209,7 +218,8 @@ bool NodeTransport::take_arrived(std::size_t neighbour) noexcept {
 }
 
 /// A damaged ring has no room: post() finds out.
-bool NodeTransport::send_at_once(RingWriter& ring, const Message& message) const noexcept {
+bool NodeTransport::send_at_once(Neighbour& neighbour, const Message& message) const noexcept {
+  RingWriter& ring = neighbour.to;
   const std::size_t all = header_bytes(message.bytes) + message.bytes;
   if (is_short(all)) {
     if (!ring.are_in_one_piece(all) || !ring.fits_short(all).value_or(false)) return false;
@@ -218,9 +228,9 @@ bool NodeTransport::send_at_once(RingWriter& ring, const Message& message) const
   }
   Progress send(message);
   if (all > std::min(a_turn, ring.capacity() / 2) || !ring.fits(all).value_or(false)) return false;
-  send.way = next_way(ring, message);
+  send.way = next_way(neighbour, message);
   if (send.is_offered()) return false;
-  if (is_tried(message)) ring.count(message.bytes);
+  count(neighbour, message);
   return put_parts(ring, send).has_value();
 }
 
@@ -263,8 +273,10 @@ Result<bool> NodeTransport::advance(std::vector<std::size_t>& active, Queue Neig
       if (!moved) return moved.error();
       any = any || *moved;
       if (oldest.remaining() != 0) break;
+      const bool was_fetched = oldest.is_offered();
       --*oldest.left;
       messages.pop();
+      if (was_fetched) break;  // it took a turn: the other direction gets the next
     }
     has_ended = has_ended || messages.is_empty();
   }
@@ -285,24 +297,37 @@ Result<bool> NodeTransport::progress(calls::Watchdog& watchdog) {
   return has_moved || *moved;
 }
 
-/// Shows where the data is, once; then waits until the receiver has it.
-Result<bool> NodeTransport::offer(Progress& send, calls::Watchdog& watchdog) {
-  RingWriter& ring = neighbours_[send.neighbour].to;
-  if (send.done == 0) {
-    const auto fits = ring.fits(MessageRing::line);
-    if (!fits) return watchdog.lost(send.message.peer, damaged);
-    if (!*fits) return false;
-    const std::uint64_t contents[] = {send.message.bytes, reinterpret_cast<std::uintptr_t>(send.message.data)};
-    ring.begin_message({send.message.signature, MessageWay::fetched});
-    ring.put(std::as_bytes(std::span(contents)));
-    ring.publish(0);
-    send.done = send.header();
-    return true;
+/// Shows where the data is, unless it has. Returns whether the receiver can see it; nullopt if the ring is damaged.
+std::optional<bool> NodeTransport::show(RingWriter& ring, Progress& send) noexcept {
+  if (send.done != 0) return true;
+  const auto fits = ring.fits(MessageRing::line);
+  if (!fits.value_or(false)) return fits;
+  const std::uint64_t contents[] = {send.message.bytes, reinterpret_cast<std::uintptr_t>(send.message.data)};
+  ring.begin_message({send.message.signature, MessageWay::fetched});
+  ring.put(std::as_bytes(std::span(contents)));
+  ring.publish(0);
+  send.done = send.header();
+  send.from = ring.offered();
+  return true;
+}
+
+/// Offers the oldest message, and those behind it that are to be fetched too: the receiver would wait for this rank
+/// between two. A message has ended when the receiver has it.
+Result<bool> NodeTransport::offer(Progress& oldest, calls::Watchdog& watchdog) {
+  constexpr std::size_t most_at_once = 8;
+  Neighbour& neighbour = neighbours_[oldest.neighbour];
+  const bool is_new = oldest.done == 0;
+  for (Progress& each : neighbour.sends.first(most_at_once)) {
+    if (!each.is_offered()) break;
+    const auto is_shown = show(neighbour.to, each);
+    if (!is_shown) return watchdog.lost(oldest.message.peer, damaged);
+    if (!*is_shown) break;
   }
-  const auto fetched = ring.is_fetched();
-  if (!fetched) return watchdog.lost(send.message.peer, damaged);
-  if (*fetched) send.done += send.remaining();
-  return *fetched;
+  if (oldest.done == 0) return false;
+  const auto fetched = neighbour.to.is_fetched(oldest.from);
+  if (!fetched) return watchdog.lost(oldest.message.peer, damaged);
+  if (*fetched) oldest.done += oldest.remaining();
+  return is_new || *fetched;
 }
 
 void NodeTransport::put_header(RingWriter& ring, const Message& message, MessageWay way) noexcept {
@@ -359,23 +384,28 @@ Result<bool> NodeTransport::take_header(Progress& receive, calls::Watchdog& watc
   if (receive.is_offered()) ring.release(0);
   else if (receive.header() == MessageRing::line) ring.end_line();
   receive.done = receive.header();
-  begin_timing(ring, receive);
+  begin_timing(neighbours_[receive.neighbour], receive);
   return true;
 }
 
-void NodeTransport::begin_timing(RingReader& ring, Progress& receive) const noexcept {
-  if (is_tried(receive.message) && ring.is_timed(receive.message.bytes, receive.way)) receive.begun = Clock::now();
+void NodeTransport::begin_timing(Neighbour& neighbour, Progress& receive) const noexcept {
+  if (!is_tried(receive.message)) return;
+  receive.goes_both_ways = are_long(neighbour.sends);
+  const std::size_t message_class = tuning::message_class(receive.message.bytes, receive.goes_both_ways);
+  if (neighbour.from.is_timed(message_class, receive.way)) receive.begun = Clock::now();
 }
 
 /// The header comes when the sender has copied the first part; the other parts are copied at both ends at once. A
-/// message that the ring holds may have been copied before this rank looked, so its first part is counted, too.
+/// message that the ring holds may have been copied before this rank looked, so its first part is counted, too. Where
+/// messages go both ways, each rank copies as much into the other ring as it takes from this one.
 void NodeTransport::end_timing(RingReader& ring, const Progress& receive) noexcept {
   if (receive.begun == Clock::time_point()) return;
   const std::size_t bytes = receive.message.bytes;
   auto took = Clock::now() - receive.begun;
-  if (bytes <= ring.capacity() && !receive.is_offered())
+  if (!receive.is_offered() && receive.goes_both_ways) took *= 2;
+  else if (!receive.is_offered() && bytes <= ring.capacity())
     took += took * static_cast<long>(part_after(0, bytes)) / static_cast<long>(bytes);
-  ring.note(bytes, receive.way, took);
+  ring.note(tuning::message_class(bytes, receive.goes_both_ways), receive.way, bytes, took);
 }
 
 /// Receives in a single copy.

@@ -63,8 +63,11 @@ class NodeTransport final : public Transport {
     std::size_t neighbour;  ///< index of the peer on the node
     std::size_t done = 0;   ///< bytes of header and data
     MessageWay way = MessageWay::copied;
-    std::uint64_t from = 0;        ///< for a receive that is fetched: address in the peer's process
+    /// Of a message that is fetched: for its receiver, the address in the peer's process; for its sender, its number
+    /// among those that were offered.
+    std::uint64_t from = 0;
     Clock::time_point begun = {};  ///< for a receive: when its header came, if it is timed
+    bool goes_both_ways = false;   ///< for a receive that is timed: this rank sent a long message to its peer then
     [[nodiscard]] bool is_offered() const noexcept { return way == MessageWay::fetched; }  ///< the receiver fetches it
     [[nodiscard]] std::size_t header() const noexcept { return header_bytes(message.bytes); }
     [[nodiscard]] std::size_t all() const noexcept { return header() + message.bytes; }
@@ -82,9 +85,14 @@ class NodeTransport final : public Transport {
     [[nodiscard]] bool is_empty() const noexcept { return first_ == messages_.size(); }
     [[nodiscard]] Progress& front() noexcept { return messages_[first_]; }
     [[nodiscard]] std::span<const Progress> all() const noexcept { return std::span(messages_).subspan(first_); }
+    /// The oldest ones, `most` at most.
+    [[nodiscard]] std::span<Progress> first(std::size_t most) noexcept {
+      return std::span(messages_).subspan(first_, std::min(most, messages_.size() - first_));
+    }
     Progress& push(const Message& message, std::size_t& left, std::size_t neighbour) {
       return messages_.emplace_back(message, &left, neighbour);
     }
+    [[nodiscard]] const Progress& newest() const noexcept { return messages_.back(); }
     void pop() noexcept;
     void clear() noexcept;
 
@@ -108,11 +116,14 @@ class NodeTransport final : public Transport {
   [[nodiscard]] bool is_tried(const Message& message) const noexcept {
     return message.bytes >= tuning::message_tried_from && !oversubscribed_;
   }
-  [[nodiscard]] MessageWay next_way(const RingWriter& ring, const Message& message) const noexcept {
-    return is_tried(message) ? ring.next_way(message.bytes, peers_ != nullptr) : MessageWay::copied;
+  /// Whether long messages go to the same peer in the other direction, too.
+  [[nodiscard]] bool are_long(const Queue& others) const noexcept {
+    return !others.is_empty() && is_tried(others.newest().message);
   }
+  [[nodiscard]] MessageWay next_way(const Neighbour& neighbour, const Message& message) const noexcept;
+  void count(Neighbour& neighbour, const Message& message) const noexcept;
   static void put_header(RingWriter& ring, const Message& message, MessageWay way) noexcept;
-  [[nodiscard]] bool send_at_once(RingWriter& ring, const Message& message) const noexcept;
+  [[nodiscard]] bool send_at_once(Neighbour& neighbour, const Message& message) const noexcept;
   [[nodiscard]] bool take_arrived(std::size_t neighbour) noexcept;
   [[nodiscard]] std::optional<RingReader::Announced> await_header(RingReader& ring, const Message& message,
                                                                   int polls) const noexcept;
@@ -124,10 +135,11 @@ class NodeTransport final : public Transport {
   [[nodiscard]] bool receive_in_step(std::size_t neighbour, const Message& message, int polls);
   [[nodiscard]] static std::optional<std::size_t> put_parts(RingWriter& ring, Progress& send) noexcept;
   [[nodiscard]] static std::optional<std::size_t> take_parts(RingReader& ring, Progress& receive) noexcept;
-  [[nodiscard]] Result<bool> offer(Progress& send, calls::Watchdog& watchdog);
+  [[nodiscard]] static std::optional<bool> show(RingWriter& ring, Progress& send) noexcept;
+  [[nodiscard]] Result<bool> offer(Progress& oldest, calls::Watchdog& watchdog);
   /// Takes the header of an arriving message, and compares it with what is expected.
   [[nodiscard]] Result<bool> take_header(Progress& receive, calls::Watchdog& watchdog);
-  void begin_timing(RingReader& ring, Progress& receive) const noexcept;
+  void begin_timing(Neighbour& neighbour, Progress& receive) const noexcept;
   static void end_timing(RingReader& ring, const Progress& receive) noexcept;
   [[nodiscard]] Result<bool> fetch(Progress& receive, calls::Watchdog& watchdog);
   [[nodiscard]] Error why_not_fetched(const Progress& receive, std::size_t bytes, const Error& error,

@@ -105,11 +105,13 @@ static_assert(single_copy_step(most_ranks_single_copy) * (most_ranks_single_copy
 static_assert(most_ranks_single_copy * sizeof(std::uint64_t) <= single_copy_offsets);
 
 /// Messages of this many bytes may be written to the ring by streaming stores, or fetched from the other process if the
-/// kernel allows that. Which way is fastest is tried for each of these classes.
+/// kernel allows that. Which way is fastest is tried for each of these classes: of sizes, and of messages that go both
+/// ways at once.
 inline constexpr std::size_t message_tried_from = 8 * kib;
-inline constexpr std::size_t message_classes = 4;
-[[nodiscard]] constexpr std::size_t message_class(std::size_t bytes) noexcept {
-  return bytes < 64 * kib ? 0 : bytes < 512 * kib ? 1 : bytes < 4 * mib ? 2 : 3;
+inline constexpr std::size_t message_classes = 8;
+[[nodiscard]] constexpr std::size_t message_class(std::size_t bytes, bool goes_both_ways) noexcept {
+  const std::size_t of_size = bytes < 64 * kib ? 0 : bytes < 512 * kib ? 1 : bytes < 4 * mib ? 2 : 3;
+  return of_size + (goes_both_ways ? message_classes / 2 : 0);
 }
 /// This many of the first messages of a class are sent in each way, in turn.
 inline constexpr std::uint64_t messages_tried = 3;

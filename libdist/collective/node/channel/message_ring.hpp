@@ -195,22 +195,23 @@ class RingWriter : public RingEnd {
     ring_->written.store(at_, std::memory_order_release);
     if (header_bytes + length <= brief_bytes) prefetch_for_write(place(at_));
   }
-  /// The way of the next message, of at least tuning::message_tried_from bytes. `can_fetch`: the reader may read this
-  /// process' memory.
-  [[nodiscard]] MessageWay next_way(std::size_t bytes, bool can_fetch) const noexcept {
+  /// The way of the next message of this tuning::message_class(). `can_fetch`: the reader may read this process'
+  /// memory.
+  [[nodiscard]] MessageWay next_way(std::size_t message_class, bool can_fetch) const noexcept {
     if (!is_touched()) return MessageWay::copied;
-    return ways_.next(bytes, PreferredWays(ring_->preferred.load(std::memory_order_relaxed)), can_fetch);
+    return ways_.next(message_class, PreferredWays(ring_->preferred.load(std::memory_order_relaxed)), can_fetch);
   }
   /// A message for which next_way() was asked has begun.
-  void count(std::size_t bytes) noexcept {
-    if (is_touched()) ways_.count(bytes);
+  void count(std::size_t message_class) noexcept {
+    if (is_touched()) ways_.count(message_class);
   }
-  /// Whether the reader has fetched the last message that was offered. nullopt if the ring is damaged.
-  [[nodiscard]] std::optional<bool> is_fetched() const noexcept {
+  /// Messages that were offered, the last one included.
+  [[nodiscard]] std::uint64_t offered() const noexcept { return offered_; }
+  /// Whether the reader has fetched the message that was the `number`th to be offered. nullopt if the ring is damaged.
+  [[nodiscard]] std::optional<bool> is_fetched(std::uint64_t number) const noexcept {
     const std::uint64_t fetched = ring_->fetched.load(std::memory_order_acquire);
-    if (fetched == offered_) return true;
-    if (fetched + 1 != offered_) return std::nullopt;
-    return false;
+    if (fetched > offered_) return std::nullopt;
+    return fetched >= number;
   }
   void give_up() noexcept { ring_->has_given_up.store(1, std::memory_order_release); }
   /// Publishes what was written. `whole_short`: the bytes of header and data of a short message, which is whole now;
@@ -331,13 +332,13 @@ class RingReader : public RingEnd {
     return ring_->has_given_up.load(std::memory_order_relaxed) != 0;
   }
   /// Whether note() wants to know how long this message takes.
-  [[nodiscard]] bool is_timed(std::size_t bytes, MessageWay way) noexcept {
-    return is_touched() && ways_.wants(bytes, way);
+  [[nodiscard]] bool is_timed(std::size_t message_class, MessageWay way) noexcept {
+    return is_touched() && ways_.wants(message_class, way);
   }
-  /// A message has taken this long, from its header to its end.
-  void note(std::size_t bytes, MessageWay way, std::chrono::nanoseconds took) noexcept {
+  /// A message of this many bytes has taken this long, from its header to its end.
+  void note(std::size_t message_class, MessageWay way, std::size_t bytes, std::chrono::nanoseconds took) noexcept {
     const auto picoseconds = static_cast<std::uint64_t>(took.count()) * 1000;
-    const PreferredWays now = ways_.note(bytes, way, picoseconds / bytes);
+    const PreferredWays now = ways_.note(message_class, way, picoseconds / bytes);
     if (std::exchange(preferred_, now) != now) ring_->preferred.store(now.bits(), std::memory_order_relaxed);
   }
   /// Returns the space of what was read to the writer. `whole_short`: as RingWriter::publish().

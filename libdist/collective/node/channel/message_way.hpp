@@ -2,8 +2,9 @@
 // by the reader from the writer's memory. Which is fastest depends on the processors and on the kernel: fetching 64 KiB
 // took half of the time of the ring on a Xeon, and one and a half times on an EPYC (decision 32); between processors of
 // an EPYC that have no cache in common, streaming stores take half of the time, and twice where they have one (decision
-// 41). So the writer sends a few messages of each class of sizes in all ways in turn, the reader times them and
-// publishes which way it prefers, and the writer uses that. Some hundred messages later the writer tries again.
+// 41). So the writer sends a few messages of each class (tuning::message_class()) in all ways in turn, the reader times
+// them and publishes which way it prefers, and the writer uses that. Some hundred messages later the writer tries
+// again.
 #pragma once
 
 #include <algorithm>
@@ -44,9 +45,8 @@ class PreferredWays {
 /// The writer's side.
 class MessageWayChoice {
  public:
-  /// The way of the next message of this many bytes. `can_fetch`: the reader may read the writer's memory.
-  [[nodiscard]] MessageWay next(std::size_t bytes, PreferredWays preferred, bool can_fetch) const noexcept {
-    const std::size_t of = tuning::message_class(bytes);
+  /// The way of the next message of this class. `can_fetch`: the reader may read the writer's memory.
+  [[nodiscard]] MessageWay next(std::size_t of, PreferredWays preferred, bool can_fetch) const noexcept {
     const std::uint64_t ways = can_fetch ? message_ways : message_ways - 1;
     const std::uint64_t turn = begun_[of] % tuning::message_trial_every;
     const MessageWay way =
@@ -54,7 +54,7 @@ class MessageWayChoice {
     return way == MessageWay::fetched && !can_fetch ? MessageWay::copied : way;
   }
   /// Counts a message that has begun.
-  void count(std::size_t bytes) noexcept { ++begun_[tuning::message_class(bytes)]; }
+  void count(std::size_t of) noexcept { ++begun_[of]; }
 
  private:
   std::array<std::uint64_t, tuning::message_classes> begun_ = {};
@@ -65,15 +65,13 @@ class MessageWayTimes {
  public:
   /// Whether to note how long a message takes, which costs two readings of the clock. Of the messages that go the
   /// fastest way through the ring few are enough.
-  [[nodiscard]] bool wants(std::size_t bytes, MessageWay way) noexcept {
+  [[nodiscard]] bool wants(std::size_t of, MessageWay way) noexcept {
     constexpr std::uint32_t one_of = 8;
-    const std::size_t of = tuning::message_class(bytes);
     const bool is_trial = way != preferred_.of(of) || way == MessageWay::fetched;
     return is_trial || !knows_another(of, way) || passed_[of]++ % one_of == 0;
   }
   /// A message took this many picoseconds per byte, from its header to its end. Returns what the reader prefers now.
-  PreferredWays note(std::size_t bytes, MessageWay way, std::uint64_t took) noexcept {
-    const std::size_t of = tuning::message_class(bytes);
+  PreferredWays note(std::size_t of, MessageWay way, std::uint64_t took) noexcept {
     Times& least = least_[of];
     std::uint64_t& known = least[static_cast<std::size_t>(way)];
     known = std::min(known == unknown ? unknown : known + known / 128 + 1, took);  // old times count less and less
@@ -87,7 +85,11 @@ class MessageWayTimes {
  private:
   static constexpr std::uint64_t unknown = UINT64_MAX;
   using Times = std::array<std::uint64_t, message_ways>;
-  static constexpr Times all_unknown = {unknown, unknown, unknown};
+  [[nodiscard]] static constexpr std::array<Times, tuning::message_classes> all_unknown() noexcept {
+    std::array<Times, tuning::message_classes> out = {};
+    for (Times& each : out) each.fill(unknown);
+    return out;
+  }
   [[nodiscard]] bool knows_another(std::size_t of, MessageWay way) const noexcept {
     for (std::size_t other = 0; other < message_ways; ++other) {
       if (other != static_cast<std::size_t>(way) && least_[of][other] != unknown) return true;
@@ -95,7 +97,7 @@ class MessageWayTimes {
     return false;
   }
 
-  std::array<Times, tuning::message_classes> least_ = {all_unknown, all_unknown, all_unknown, all_unknown};
+  std::array<Times, tuning::message_classes> least_ = all_unknown();
   std::array<std::uint32_t, tuning::message_classes> passed_ = {};  ///< messages of which wants() has asked only some
   PreferredWays preferred_;
 };
