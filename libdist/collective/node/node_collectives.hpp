@@ -122,7 +122,7 @@ class NodeCollectives {
   // ---- single copy ----
   /// The two ways for long calls of a collective in a class of sizes, and the result of the last trial.
   struct LongCalls {
-    std::uint64_t begun = 0;
+    std::uint64_t tried = 0;  ///< calls since the first trial began
     bool fetches = false;
     Times least = {};  ///< picoseconds per byte: staged, fetched
   };
@@ -218,6 +218,7 @@ class NodeCollectives {
   NodeTuning tuned_;
   bool fetches_ = false;  ///< for the present all-reduce
   std::array<std::array<LongCalls, tuning::single_copy_classes>, tuning::single_copy_collectives> long_calls_;
+  std::uint64_t untried_ = 0;       ///< long calls of any collective before the first trial
   std::uint64_t staged_calls_ = 0;  ///< calls for which the way of staging matters
   std::vector<Offer> offers_;       ///< of a single copy, by rank
   Offer offer_ = {};

@@ -19,10 +19,12 @@ template <typename Work>
 Result<void> NodeCollectives::run_faster_variant(tuning::SingleCopy what, std::size_t bytes, Work work) {
   if (!could_fetch(what, bytes)) return work(false);
   if (is_given_) return work(tuned_.fetches);
+  if (untried_ < tuning::single_copy_untried) {
+    ++untried_;
+    return work(false);
+  }
   LongCalls& calls = long_calls_[static_cast<std::size_t>(what)][tuning::single_copy_class(bytes)];
-  const std::uint64_t call = calls.begun++;
-  if (call < tuning::single_copy_untried) return work(false);
-  const std::uint64_t turn = (call - tuning::single_copy_untried) % tuning::single_copy_trial_every;
+  const std::uint64_t turn = calls.tried++ % tuning::single_copy_trial_every;
   if (turn == tuning::single_copy_tried) {
     const auto way = fastest_way(calls.least, calls.fetches ? 1 : 0);
     if (!way) return way.error();

@@ -66,7 +66,7 @@ TEST_F(AtOnce, ALongOneIsSentWholeOrNotAtAll) {
 TEST_F(AtOnce, AFullRingTakesNothing) {
   int sent = 0;
   while (moves(first, Direction::send, second, given)) ++sent;
-  EXPECT_EQ(sent, static_cast<int>(MessageRing::window / 192));  // a line for the header, two for the data
+  EXPECT_EQ(sent, static_cast<int>(MessageRing::window / 128));  // two lines for the header and the data
   for (; sent > 0; --sent) EXPECT_TRUE(moves(second, Direction::receive, first, got));
   EXPECT_EQ(got, given);
   EXPECT_FALSE(moves(second, Direction::receive, first, got));

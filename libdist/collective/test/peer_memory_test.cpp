@@ -174,6 +174,10 @@ class ReducingRank {
         wrong_ += data_[i] != static_cast<std::int32_t>(i + call) * 3;
     }
   }
+  void reduce(std::size_t calls, std::size_t bytes) {
+    data_.assign(bytes / sizeof(std::int32_t), 0);
+    reduce(calls);
+  }
   [[nodiscard]] std::size_t wrong() const { return wrong_; }
   [[nodiscard]] const std::vector<std::uint32_t>& rounds() const { return rounds_; }
 
@@ -225,6 +229,26 @@ TEST(LongCalls, TryBothWaysAfterAFewCallsAndAgainLater) {
   for (std::size_t call = tried + 1; call < every; ++call) EXPECT_EQ(rounds[call], settled) << call;
   for (std::size_t call = every; call < every + tried; ++call) EXPECT_EQ(rounds[call], rounds[call - every]) << call;
   EXPECT_GT(rounds[every + tried], rounds[every + tried + 1]) << "and decides again";
+}
+
+/// Or a program whose long calls are few would never learn the fastest way.
+TEST(LongCalls, OfAnotherLengthAreTriedAtOnce) {
+  constexpr std::size_t longer = 4 * long_bytes;
+  constexpr std::size_t first_calls = tuning::single_copy_untried;
+  static_assert(tuning::single_copy_class(longer) != tuning::single_copy_class(long_bytes));
+  const auto memory = SharedMemory::create(SlotChannel::memory_bytes(2, tuning::node_slot));
+  ASSERT_TRUE(memory) << memory.error().message;
+  ReducingRank first(*memory, 0, long_bytes, true);
+  ReducingRank second(*memory, 1, long_bytes, true);
+  const auto run = [](ReducingRank& rank) {
+    rank.reduce(first_calls);
+    rank.reduce(2, longer);
+  };
+  std::thread other([&] { run(second); });
+  run(first);
+  other.join();
+  EXPECT_EQ(first.wrong() + second.wrong(), 0U);
+  EXPECT_NE(first.rounds()[first_calls], first.rounds()[first_calls + 1]) << "staged and fetched";
 }
 
 TEST(WayOfStaging, IsTriedByTheFirstOfSoManyCalls) {

@@ -47,11 +47,14 @@ class NodeTransport final : public Transport {
   void give_up() noexcept override;
 
  private:
-  /// The word with the signature, and the length. Data that does not fit after them begins on a cache line of its own:
-  /// copying it to another place within one takes twice as long. If data is fetched, its address follows them.
+  /// The word with the signature, and the length. Data begins on a cache line of its own, since copying it to another
+  /// place within one takes twice as long, unless a brief message needs a line less if its data follows them. If data
+  /// is fetched, its address follows them.
   [[nodiscard]] static constexpr std::size_t header_bytes(std::size_t data) noexcept {
     constexpr std::size_t words = RingEnd::word_bytes + sizeof(std::uint64_t);
-    return words + data <= MessageRing::line ? words : MessageRing::line;
+    const std::size_t in_last_line = data % MessageRing::line;
+    const bool saves_a_line = in_last_line != 0 && words + in_last_line <= MessageRing::line;
+    return data == 0 || (saves_a_line && data <= MessageRing::brief) ? words : MessageRing::line;
   }
   /// Whether a message of this many bytes of header and data goes in one part, and is never fetched.
   [[nodiscard]] static constexpr bool is_short(std::size_t all) noexcept { return all <= tuning::message_tried_from; }

@@ -31,6 +31,8 @@ namespace amldist::collective {
 /// An empty ring is zeroed memory, aligned to a cache line.
 struct MessageRing {
   static constexpr std::size_t line = 64;
+  /// Bytes of a message for which each line counts. Next to those of a longer one, that line's time is little.
+  static constexpr std::size_t brief = 2048;
   static constexpr std::size_t window = 128UL << 10;  ///< bytes in which short messages go round
   /// Bytes of each ring of this many ranks, a multiple of a window and a power of two: many rings get less memory.
   [[nodiscard]] static constexpr std::size_t capacity_of(std::size_t ranks) noexcept {
@@ -193,7 +195,7 @@ class RingWriter : public RingEnd {
     pass_short(header_bytes + length);
     word_at(begin).store(word, std::memory_order_release);
     ring_->written.store(at_, std::memory_order_release);
-    if (header_bytes + length <= brief_bytes) prefetch_for_write(place(at_));
+    if (header_bytes + length <= MessageRing::brief) prefetch_for_write(place(at_));
   }
   /// The way of the next message of this tuning::message_class(). `can_fetch`: the reader may read this process'
   /// memory.
@@ -217,7 +219,7 @@ class RingWriter : public RingEnd {
   /// Publishes what was written. `whole_short`: the bytes of header and data of a short message, which is whole now;
   /// else 0.
   void publish(std::size_t whole_short) noexcept {
-    const bool is_brief = has_begun_ && at_ - begun_ <= brief_bytes;
+    const bool is_brief = has_begun_ && at_ - begun_ <= MessageRing::brief;
     end_part(whole_short);
     if (std::exchange(has_begun_, false)) word_at(begun_).store(word_, std::memory_order_release);
     ring_->written.store(at_, std::memory_order_release);
@@ -225,9 +227,6 @@ class RingWriter : public RingEnd {
   }
 
  private:
-  /// A longer message takes so long that the prefetch of the next one's line would be in the way.
-  static constexpr std::size_t brief_bytes = 2048;
-
   std::uint64_t begun_ = 0;  ///< where the message begins that was started since the last publish()
   std::uint64_t word_ = 0;
   bool has_begun_ = false;
