@@ -26,7 +26,7 @@ std::optional<std::string> MessageServer::take(std::string_view datagram, Clock:
     return to_datagram(step::MessageType::heard, step_.token);
   }
   if (auto decision = take_vote(datagram)) return decision;
-  if (auto notice = take_notice(datagram)) return notice;
+  if (auto notice = take_notice(datagram, now)) return notice;
   const auto type = step::parse_message_type(datagram, step_.token);
   return type ? answer(*type, now) : std::nullopt;
 }
@@ -57,28 +57,42 @@ void MessageServer::tell_decision() {
   if (const auto line = fabric_.line(); line && step_.tell != nullptr) step_.tell(*line);
 }
 
-/// Nodes that wait for others before they write to them have not voted yet.
-void MessageServer::take_presence(const step::Notice& notice) {
-  const auto policy = launch::policy_from_name(notice.text);
-  if (notice.key.round == fabric::presence_round && policy) policy_of_waiting_ = *policy;
+void MessageServer::take_presence(const step::Notice& notice, Clock::time_point now) {
+  if (present_.empty()) wait_since_ = now;
+  present_.insert(notice.key.node);
+  if (const auto policy = launch::policy_from_name(notice.text)) policy_of_present_ = *policy;
+}
+
+/// Whether the nodes that are there may write to each other: all of the step's are. They have not voted yet.
+bool MessageServer::are_all_present(Clock::time_point now) {
+  constexpr std::chrono::seconds long_wait{30};
+  if (policy_of_present_) decide_after_failure(*policy_of_present_);
+  tell_decision();
+  if (present_.size() >= step_.nodes) return true;
+  if (!is_wait_told_ && step_.tell != nullptr && now - wait_since_ > long_wait) {
+    is_wait_told_ = true;
+    step_.tell(text::concat({std::to_string(present_.size()), " of ", std::to_string(step_.nodes),
+                             " nodes wait to write to each other before the program starts (rdma_pairs=): the tasks of "
+                             "the others have not started"}));
+  }
+  return false;
 }
 
 /// For a node that posts or reads a notice. A node that waits for the notice of a sick one is told that the step has
 /// been decided.
-std::optional<std::string> MessageServer::take_notice(std::string_view datagram) {
+std::optional<std::string> MessageServer::take_notice(std::string_view datagram, Clock::time_point now) {
   if (const auto notice = step::Notice::parse(datagram, step_.token)) {
     if (!has_node(notice->key.node)) return std::nullopt;
     texts_.take(*notice);
-    take_presence(*notice);
+    if (notice->key.round == fabric::presence_round) take_presence(*notice, now);
     if (notice->key.round == fabric::settings_round) compare_nodes(notice->key.node);
     return to_datagram(fabric_.is_lost() ? fabric_.answer() : step::MessageType::heard, step_.token);
   }
   const auto wanted = step::NoticeKey::parse(datagram, step_.token);
   if (!wanted) return std::nullopt;
-  if (policy_of_waiting_) decide_after_failure(*policy_of_waiting_);
-  tell_decision();
+  const bool is_early = wanted->round == fabric::presence_round && !are_all_present(now);
   if (fabric_.is_lost()) return to_datagram(fabric_.answer(), step_.token);
-  const step::Notice* const notice = texts_.find(*wanted);
+  const step::Notice* const notice = is_early ? nullptr : texts_.find(*wanted);
   return notice != nullptr ? notice->to_datagram(step_.token) : to_datagram(step::MessageType::not_yet, step_.token);
 }
 

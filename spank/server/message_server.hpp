@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -44,10 +45,11 @@ class MessageServer {
  private:
   [[nodiscard]] std::optional<std::string> take_end(std::string_view datagram, Clock::time_point now);
   [[nodiscard]] std::optional<std::string> take_vote(std::string_view datagram);
-  [[nodiscard]] std::optional<std::string> take_notice(std::string_view datagram);
+  [[nodiscard]] std::optional<std::string> take_notice(std::string_view datagram, Clock::time_point now);
   void decide_after_failure(launch::RdmaPolicy policy);
   void tell_decision();
-  void take_presence(const step::Notice& notice);
+  void take_presence(const step::Notice& notice, Clock::time_point now);
+  [[nodiscard]] bool are_all_present(Clock::time_point now);
   void compare_nodes(std::uint32_t node);
   [[nodiscard]] std::optional<std::string> answer(step::MessageType type, Clock::time_point now);
   [[nodiscard]] std::string text_or_not_yet(step::Subject subject, const std::string& text) const;
@@ -59,7 +61,10 @@ class MessageServer {
   step::LastStates last_states_;
   step::ServerRelease release_;
   step::FabricTally fabric_;
-  std::optional<launch::RdmaPolicy> policy_of_waiting_;  ///< of nodes that wait for others before they vote
+  std::set<std::uint32_t> present_;  ///< nodes whose tasks have come, and that are going to write to others
+  std::optional<launch::RdmaPolicy> policy_of_present_;
+  Clock::time_point wait_since_;  ///< when the first of them came
+  bool is_wait_told_ = false;
   step::TextExchange texts_;
   fabric::SettingsComparison settings_;
   std::string address_;      ///< from rank 0's node

@@ -40,8 +40,8 @@ constexpr seconds voting_silence{40};  ///< without an answer of srun's
 /// How long the leader waits for other nodes while srun answers, before it writes to them and when it has voted: an
 /// image or a prolog may delay their tasks.
 constexpr seconds voting_timeout{600};
-/// How long a node's other tasks wait for the leader: the sum of its own limits.
-constexpr seconds waiting_timeout = node_timeout + helper_timeout + pairs_timeout + 2 * voting_timeout;
+/// How long a node's other tasks wait for the leader: longer than all of its own limits.
+constexpr seconds waiting_timeout = node_timeout + helper_timeout + pairs_timeout + 2 * voting_timeout + voting_silence;
 
 bool is_program(const std::string& path) {
   struct stat status = {};
@@ -135,9 +135,9 @@ Findings task_part(const FabricPlan& plan, const std::optional<step::SrunLink>& 
 /// For the more nodes, the longer.
 milliseconds longest_pause(const FabricPlan& plan) { return milliseconds(50 + plan.nodes / 5); }
 
-/// Waits until the nodes that this one writes to are ready to write, or the step is decided: the helper waits for the
-/// nodes' checks, but not for late tasks.
-void await_peers(const FabricPlan& plan, const step::SrunLink& srun) {
+/// Waits until the tasks of all nodes have come, or the step is decided: the helper waits for the nodes' checks, but
+/// not for late tasks.
+void await_nodes(const FabricPlan& plan, const step::SrunLink& srun) {
   const auto peers = fabric::peers_of(fabric::pair_rounds(plan.pairs, plan.node, plan.nodes));
   if (peers.empty()) return;
   const auto ask = step::ask_over(srun);
@@ -146,7 +146,7 @@ void await_peers(const FabricPlan& plan, const step::SrunLink& srun) {
   while (is_to_wait && Clock::now() < end) {
     const auto round =
         step::exchange_texts(ask, srun.channel.token, fabric::presence_round, plan.node, to_string(plan.policy), peers,
-                             Clock::now() + voting_silence, longest_pause(plan));
+                             std::min(end, Clock::now() + voting_silence), longest_pause(plan));
     is_to_wait = round.silent.has_value() && round.srun_answered;
   }
 }
@@ -170,7 +170,7 @@ Findings verify(const FabricPlan& plan, const std::optional<step::SrunLink>& sru
     }
   }
   if (!failures_among(checks).empty()) return {std::move(checks)};
-  if (srun) await_peers(plan, *srun);
+  if (srun) await_nodes(plan, *srun);
   Findings of_tool = task_part(plan, srun, handle);
   for (Check& each : of_tool.checks) {
     const bool counts =
@@ -377,7 +377,9 @@ Result<std::vector<std::pair<std::string, std::string>>> verified_settings(const
   if (value == FabricDecision::use_fabric) return settings_for_tasks(plan);
   if (value == FabricDecision::use_sockets) return fabric::socket_settings();
   if (value == FabricDecision::refused) return Error{Errc::unavailable, ""};
-  return Error{Errc::unavailable, "the verification of this node's fabric did not end in time"};
+  return Error{Errc::unavailable, process_has_ended(plan.leader.load())
+                                      ? "the task that verified this node's fabric has ended"
+                                      : "the verification of this node's fabric did not end in time"};
 }
 
 }  // namespace amldist::spank

@@ -167,18 +167,44 @@ TEST(MessageServer, ATaskThatEndsBeforeAllNodesHaveVotedDecidesForThem) {
   EXPECT_NE(lines()[0].find("a task has ended before all nodes were verified"), std::string::npos) << lines()[0];
 }
 
-/// The others have not voted: they wait until its node is ready for the writes between nodes.
-TEST(MessageServer, ATaskThatEndsBeforeTheWritesBetweenNodesDecidesForThem) {
-  MessageServer server = server_of(4, 2);
-  const step::Notice presence{{fabric::presence_round, 0, 0}, 1, "require"};
-  const auto other = [&server] {
-    return server.take(step::NoticeKey{fabric::presence_round, 1, 0}.to_datagram(token), now);
-  };
-  static_cast<void>(server.take(presence.to_datagram(token), now));
-  EXPECT_EQ(other(), to_datagram(step::MessageType::not_yet, token));
+/// What the nodes tell and ask before they write to each other.
+class NodesThatWait : public ::testing::Test {
+ protected:
+  NodesThatWait() { lines().clear(); }
+  void comes(std::uint32_t node) {
+    const step::Notice presence{{fabric::presence_round, node, 0}, 1, "require"};
+    EXPECT_EQ(server.take(presence.to_datagram(token), now), to_datagram(step::MessageType::heard, token));
+  }
+  /// The answer to a node that asks whether another one has come.
+  [[nodiscard]] std::string about(std::uint32_t node, Clock::time_point at = now) {
+    return server.take(step::NoticeKey{fabric::presence_round, node, 0}.to_datagram(token), at).value_or("nothing");
+  }
+  const std::string not_yet = to_datagram(step::MessageType::not_yet, token);
+  MessageServer server = server_of(6, 3);
+};
+
+TEST_F(NodesThatWait, AreToldOfNoneUntilAllHaveCome) {
+  comes(0);
+  comes(1);
+  EXPECT_EQ(about(0), not_yet);
+  EXPECT_EQ(about(1), not_yet) << "it would wait for node 2, and its partner for it";
+  comes(2);
+  for (std::uint32_t node = 0; node < 3; ++node) EXPECT_NE(about(node).find(";require"), std::string::npos) << node;
+}
+
+TEST_F(NodesThatWait, AreMentionedOnceAfterAWhile) {
+  comes(1);
+  EXPECT_EQ(about(0), not_yet);
+  EXPECT_TRUE(lines().empty());
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(about(0, now + std::chrono::minutes(1)), not_yet);
+  ASSERT_EQ(lines().size(), 1U);
+  EXPECT_TRUE(lines()[0].starts_with("1 of 3 nodes wait to write to each other")) << lines()[0];
+}
+
+TEST_F(NodesThatWait, AreToldOfATaskThatHasEnded) {
+  comes(0);
   static_cast<void>(server.take(failed(2).to_datagram(token), now));
-  lines().clear();
-  EXPECT_EQ(other(), to_datagram(step::MessageType::refuse_step, token));
+  EXPECT_EQ(about(1), to_datagram(step::MessageType::refuse_step, token));
   ASSERT_EQ(lines().size(), 1U);
   EXPECT_NE(lines()[0].find("rdma=require"), std::string::npos) << lines()[0];
 }

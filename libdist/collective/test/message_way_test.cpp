@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "collective/node/channel/message_ring.hpp"
+
 namespace amldist::collective::message_way_test {
 namespace {
 
@@ -35,6 +37,15 @@ TEST(MessageWay, NonsenseInTheRingPrefersNothing) {
   EXPECT_EQ(PreferredWays(~std::uint64_t{0}).of(its_class), MessageWay::copied);
   for (std::size_t each = 0; each < tuning::message_classes; ++each) {
     EXPECT_EQ(PreferredWays(prefers(MessageWay::fetched, each).bits()).of(each), MessageWay::fetched);
+  }
+}
+
+TEST(MessageWay, TheWordOfAMessageHasItsWayAndItsClass) {
+  for (const MessageWay way : {MessageWay::copied, MessageWay::streamed, MessageWay::fetched}) {
+    for (const bool goes_both_ways : {false, true}) {
+      const auto read = MessageStart::from(MessageStart{4711, way, goes_both_ways}.word());
+      EXPECT_TRUE(read && read->signature == 4711 && read->way == way && read->goes_both_ways == goes_both_ways);
+    }
   }
 }
 

@@ -19,7 +19,7 @@ constexpr std::size_t header = 16;
 
 TEST_F(NodeTransportTest, EveryLengthAtABorderArrives) {
   std::vector<std::size_t> lengths = {0, 1, header - 1, header, header + 1};
-  for (const std::size_t lines : {1UL, 2UL, 256UL, 1024UL, 2048UL}) {  // 16, 64 and 128 KiB
+  for (const std::size_t lines : {1UL, 2UL, 32UL, 256UL, 1024UL, 2048UL}) {  // 2, 16, 64 and 128 KiB
     const std::size_t border = lines * MessageRing::line;
     for (const std::size_t base : {border - header, border}) {
       for (const std::size_t length : {base - 1, base, base + 1}) lengths.push_back(length);
@@ -208,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(Counters, DamagedRing,
 
 /// The word of a message reaches the reader before the writer's position does.
 TEST_F(NodeTransportTest, AnAnnouncedMessageArrivesBeforeThePositionDoes) {
-  std::vector<std::size_t> lengths = {0, 8, 48, 49, 5000};
+  std::vector<std::size_t> lengths = {0, 8, 48, 49, 100, 112, 113, 2048, 5000};
   lengths.insert(lengths.end(), 60, 5000);  // past the window's end
   for (const std::size_t length : lengths) {
     std::vector<std::byte> given = pattern(length, 5);
@@ -344,10 +344,12 @@ TEST_F(FetchedMessageTest, ASendIsCompleteWhenTheReceiverHasAllOfIt) {
   EXPECT_EQ(got_, given_);
 }
 
-/// Else the receiver would wait after each message until its sender looks, which fetches messages itself meanwhile.
-TEST_F(FetchedMessageTest, SeveralAreOfferedAndTheReceiverTakesOneInATurn) {
+/// If only one were offered, the receiver would wait after each message until its sender looks, which may be busy with
+/// fetching messages itself.
+TEST_F(FetchedMessageTest, SixteenAreOfferedAndTheReceiverTakesOneInATurn) {
   prefer(MessageWay::fetched);
   constexpr std::size_t messages = 20;
+  constexpr std::size_t offered = 16;
   std::vector<std::vector<std::byte>> given;
   std::vector<std::vector<std::byte>> got(messages, std::vector<std::byte>(100000));
   for (unsigned i = 0; i < messages; ++i) given.push_back(pattern(100000, i));
@@ -357,11 +359,28 @@ TEST_F(FetchedMessageTest, SeveralAreOfferedAndTheReceiverTakesOneInATurn) {
   const std::uint64_t before = fetched();
   EXPECT_EQ(error_of(second), "none");
   EXPECT_EQ(fetched(), before + 1);
-  EXPECT_EQ(error_of(second), "none");
-  EXPECT_EQ(fetched(), before + 2) << "the sender has done nothing meanwhile";
+  for (std::size_t i = 0; i < messages; ++i) EXPECT_EQ(error_of(second), "none");
+  EXPECT_EQ(fetched(), before + offered) << "the sender has done nothing meanwhile";
   run(first, second);
   EXPECT_EQ(sending_ + receiving_, 0U);
   EXPECT_EQ(fetched(), before + messages);
+  EXPECT_EQ(got, given);
+}
+
+/// As tagged messages do, each of which follows one with its tag.
+TEST_F(FetchedMessageTest, ShortMessagesBetweenThoseThatAreOfferedDoNotHoldThemUp) {
+  prefer(MessageWay::fetched);
+  std::vector<std::vector<std::byte>> given;
+  for (unsigned i = 0; i < 8; ++i) given.push_back(pattern(i % 2 == 0 ? 24 : 100000, i));
+  std::vector<std::vector<std::byte>> got;
+  for (auto& each : given) got.emplace_back(each.size());
+  for (auto& each : given) post(first, Direction::send, second, each, sending_);
+  for (auto& each : got) post(second, Direction::receive, first, each, receiving_);
+  EXPECT_EQ(error_of(first), "none");
+  for (std::size_t i = 0; i < given.size(); ++i) EXPECT_EQ(error_of(second), "none");
+  EXPECT_EQ(receiving_, 0U) << "the sender has done nothing meanwhile";
+  run(first, second);
+  EXPECT_EQ(sending_, 0U);
   EXPECT_EQ(got, given);
 }
 
@@ -459,6 +478,15 @@ TEST_F(FetchedMessageTest, AnImpossibleCountOfFetchedMessagesIsDamage) {
   post(first, Direction::send, second, given, sending);
   EXPECT_EQ(error_of(first), "none");
   ring().fetched = 77;
+  EXPECT_EQ(error_of(first), "lost 5: the ring in shared memory is damaged");
+}
+
+TEST_F(FetchedMessageTest, ACountOfFetchedMessagesThatGoesBackIsDamage) {
+  prefer(MessageWay::fetched);
+  exchange(100000, 1);
+  offer_next();
+  EXPECT_EQ(error_of(first), "none");
+  ring().fetched = 0;
   EXPECT_EQ(error_of(first), "lost 5: the ring in shared memory is damaged");
 }
 

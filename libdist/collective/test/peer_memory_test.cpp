@@ -231,7 +231,7 @@ TEST(LongCalls, TryBothWaysAfterAFewCallsAndAgainLater) {
   EXPECT_GT(rounds[every + tried], rounds[every + tried + 1]) << "and decides again";
 }
 
-/// Or a program whose long calls are few would never learn the fastest way.
+/// If each length waited for calls of its own, a program with few long calls would never learn the fastest way.
 TEST(LongCalls, OfAnotherLengthAreTriedAtOnce) {
   constexpr std::size_t longer = 4 * long_bytes;
   constexpr std::size_t first_calls = tuning::single_copy_untried;

@@ -109,8 +109,8 @@ Result<void> NodeTransport::post(const Message& message, Direction direction, st
     begun = *std::exchange(begun_, std::nullopt);
     begun.left = &left;
   } else if (sends && is_tried(message)) {
-    begun.way = next_way(neighbour, message);
-    count(neighbour, message);
+    choose_way(neighbour, begun);
+    count(neighbour.to, begun);
   }
   if (was_empty) {
     if (sends) {
@@ -167,21 +167,23 @@ bool NodeTransport::move_in_step(Progress message, Move move) {
   return false;
 }
 
-MessageWay NodeTransport::next_way(const Neighbour& neighbour, const Message& message) const noexcept {
-  if (!is_tried(message)) return MessageWay::copied;
-  return neighbour.to.next_way(tuning::message_class(message.bytes, are_long(neighbour.receives)), peers_ != nullptr);
+void NodeTransport::choose_way(const Neighbour& neighbour, Progress& send) const noexcept {
+  if (!is_tried(send.message)) return;
+  send.goes_both_ways = !neighbour.receives.is_empty() && is_tried(neighbour.receives.newest().message);
+  const std::size_t its_class = tuning::message_class(send.message.bytes, send.goes_both_ways);
+  send.way = neighbour.to.next_way(its_class, peers_ != nullptr);
 }
 
-void NodeTransport::count(Neighbour& neighbour, const Message& message) const noexcept {
-  if (is_tried(message)) neighbour.to.count(tuning::message_class(message.bytes, are_long(neighbour.receives)));
+void NodeTransport::count(RingWriter& ring, const Progress& send) const noexcept {
+  if (is_tried(send.message)) ring.count(tuning::message_class(send.message.bytes, send.goes_both_ways));
 }
 
 bool NodeTransport::send_in_step(std::size_t neighbour, const Message& message) {
   RingWriter& ring = neighbours_[neighbour].to;
   Progress send(message, nullptr, neighbour);
-  send.way = next_way(neighbours_[neighbour], message);
+  choose_way(neighbours_[neighbour], send);
   if (send.is_offered()) return false;
-  count(neighbours_[neighbour], message);
+  count(ring, send);
   return move_in_step(send, [&ring](Progress& each) { return put_parts(ring, each); });
 }
 
@@ -192,9 +194,10 @@ bool NodeTransport::receive_in_step(std::size_t neighbour, const Message& messag
   Progress receive(message, nullptr, neighbour);
   receive.message.bytes = announced->length();
   receive.way = announced->way();
+  receive.goes_both_ways = announced->goes_both_ways();
   receive.done = receive.header();
   ring.take_header(receive.header(), part_after(0, receive.header() + announced->length()));
-  begin_timing(neighbours_[neighbour], receive);
+  begin_timing(ring, receive);
   const bool is_whole = move_in_step(receive, [&ring](Progress& each) { return take_parts(ring, each); });
   if (is_whole) end_timing(ring, receive);
   return is_whole;
@@ -228,9 +231,9 @@ bool NodeTransport::send_at_once(Neighbour& neighbour, const Message& message) c
   }
   Progress send(message);
   if (all > std::min(a_turn, ring.capacity() / 2) || !ring.fits(all).value_or(false)) return false;
-  send.way = next_way(neighbour, message);
+  choose_way(neighbour, send);
   if (send.is_offered()) return false;
-  count(neighbour, message);
+  count(ring, send);
   return put_parts(ring, send).has_value();
 }
 
@@ -273,10 +276,10 @@ Result<bool> NodeTransport::advance(std::vector<std::size_t>& active, Queue Neig
       if (!moved) return moved.error();
       any = any || *moved;
       if (oldest.remaining() != 0) break;
-      const bool was_fetched = oldest.is_offered();
+      const bool took_a_turn = oldest.is_offered() && queue == &Neighbour::receives;
       --*oldest.left;
       messages.pop();
-      if (was_fetched) break;  // it took a turn: the other direction gets the next
+      if (took_a_turn) break;  // the next one is this rank's sends'
     }
     has_ended = has_ended || messages.is_empty();
   }
@@ -297,13 +300,12 @@ Result<bool> NodeTransport::progress(calls::Watchdog& watchdog) {
   return has_moved || *moved;
 }
 
-/// Shows where the data is, unless it has. Returns whether the receiver can see it; nullopt if the ring is damaged.
+/// Shows where the data is. Returns whether there was room for that; nullopt if the ring is damaged.
 std::optional<bool> NodeTransport::show(RingWriter& ring, Progress& send) noexcept {
-  if (send.done != 0) return true;
   const auto fits = ring.fits(MessageRing::line);
   if (!fits.value_or(false)) return fits;
   const std::uint64_t contents[] = {send.message.bytes, reinterpret_cast<std::uintptr_t>(send.message.data)};
-  ring.begin_message({send.message.signature, MessageWay::fetched});
+  ring.begin_message({send.message.signature, MessageWay::fetched, send.goes_both_ways});
   ring.put(std::as_bytes(std::span(contents)));
   ring.publish(0);
   send.done = send.header();
@@ -311,28 +313,40 @@ std::optional<bool> NodeTransport::show(RingWriter& ring, Progress& send) noexce
   return true;
 }
 
-/// Offers the oldest message, and those behind it that are to be fetched too: the receiver would wait for this rank
-/// between two. A message has ended when the receiver has it.
-Result<bool> NodeTransport::offer(Progress& oldest, calls::Watchdog& watchdog) {
-  constexpr std::size_t most_at_once = 8;
-  Neighbour& neighbour = neighbours_[oldest.neighbour];
-  const bool is_new = oldest.done == 0;
-  for (Progress& each : neighbour.sends.first(most_at_once)) {
-    if (!each.is_offered()) break;
-    const auto is_shown = show(neighbour.to, each);
-    if (!is_shown) return watchdog.lost(oldest.message.peer, damaged);
-    if (!*is_shown) break;
+/// Puts into the ring what the oldest messages need there: where those are that are to be fetched, and short ones
+/// between them. Returns whether anything was put there; nullopt if the ring is damaged.
+std::optional<bool> NodeTransport::put_ahead(RingWriter& ring, std::span<Progress> oldest) noexcept {
+  bool any = false;
+  for (Progress& each : oldest) {
+    if (!each.is_offered() && !is_short(each.all())) break;
+    if (each.done != 0) continue;
+    std::optional<bool> has_put;
+    if (each.is_offered()) has_put = show(ring, each);
+    else if (const auto bytes = put_parts(ring, each)) has_put = *bytes != 0;
+    if (!has_put) return std::nullopt;
+    if (!*has_put) break;
+    any = true;
   }
+  return any;
+}
+
+/// Offers the oldest message, and at once those behind it: otherwise the receiver would wait for this rank after each.
+/// A message has ended when the receiver has it.
+Result<bool> NodeTransport::offer(Progress& oldest, calls::Watchdog& watchdog) {
+  constexpr std::size_t most_at_once = 16;  // eight with tags, each of which follows a short one with its head
+  Neighbour& neighbour = neighbours_[oldest.neighbour];
+  const auto any = put_ahead(neighbour.to, neighbour.sends.first(most_at_once));
+  if (!any) return watchdog.lost(oldest.message.peer, damaged);
   if (oldest.done == 0) return false;
   const auto fetched = neighbour.to.is_fetched(oldest.from);
   if (!fetched) return watchdog.lost(oldest.message.peer, damaged);
   if (*fetched) oldest.done += oldest.remaining();
-  return is_new || *fetched;
+  return *any || *fetched;
 }
 
-void NodeTransport::put_header(RingWriter& ring, const Message& message, MessageWay way) noexcept {
-  const std::uint64_t length = message.bytes;
-  ring.begin_message({message.signature, way});
+void NodeTransport::put_header(RingWriter& ring, const Progress& send) noexcept {
+  const std::uint64_t length = send.message.bytes;
+  ring.begin_message({send.message.signature, send.way, send.goes_both_ways});
   ring.put(std::as_bytes(std::span(&length, 1)));
   if (header_bytes(length) == MessageRing::line) ring.end_line();
 }
@@ -345,7 +359,7 @@ std::optional<std::size_t> NodeTransport::put_parts(RingWriter& ring, Progress& 
     const auto fits = is_short(send.all()) ? ring.fits_short(bytes) : ring.fits(bytes);
     if (!fits) return std::nullopt;
     if (!*fits) break;  // less than a part would be one more for both ends to wait for
-    if (send.done == 0) put_header(ring, send.message, send.way);
+    if (send.done == 0) put_header(ring, send);
     ring.put(send.data(bytes), send.way);
     send.done += bytes;
     ring.publish(send.whole_short());
@@ -379,20 +393,20 @@ Result<bool> NodeTransport::take_header(Progress& receive, calls::Watchdog& watc
   if (!is_expected) return watchdog.differs(receive.message.peer);
   receive.message.bytes = length;
   receive.way = start->way;
+  receive.goes_both_ways = start->goes_both_ways;
   if (is_announced) ring.known(begins, receive.is_offered() ? MessageRing::line : receive.next_part());
   if (receive.is_offered()) ring.take(std::as_writable_bytes(std::span(&receive.from, 1)));
   if (receive.is_offered()) ring.release(0);
   else if (receive.header() == MessageRing::line) ring.end_line();
   receive.done = receive.header();
-  begin_timing(neighbours_[receive.neighbour], receive);
+  begin_timing(ring, receive);
   return true;
 }
 
-void NodeTransport::begin_timing(Neighbour& neighbour, Progress& receive) const noexcept {
+void NodeTransport::begin_timing(RingReader& ring, Progress& receive) const noexcept {
   if (!is_tried(receive.message)) return;
-  receive.goes_both_ways = are_long(neighbour.sends);
-  const std::size_t message_class = tuning::message_class(receive.message.bytes, receive.goes_both_ways);
-  if (neighbour.from.is_timed(message_class, receive.way)) receive.begun = Clock::now();
+  const std::size_t its_class = tuning::message_class(receive.message.bytes, receive.goes_both_ways);
+  if (ring.is_timed(its_class, receive.way)) receive.begun = Clock::now();
 }
 
 /// The header comes when the sender has copied the first part; the other parts are copied at both ends at once. A

@@ -48,7 +48,7 @@ class NodeTransport final : public Transport {
 
  private:
   /// The word with the signature, and the length. Data begins on a cache line of its own, since copying it to another
-  /// place within one takes twice as long, unless a brief message needs a line less if its data follows them. If data
+  /// offset within one takes twice as long, unless a brief message needs a line less if its data follows them. If data
   /// is fetched, its address follows them.
   [[nodiscard]] static constexpr std::size_t header_bytes(std::size_t data) noexcept {
     constexpr std::size_t words = RingEnd::word_bytes + sizeof(std::uint64_t);
@@ -70,7 +70,7 @@ class NodeTransport final : public Transport {
     /// among those that were offered.
     std::uint64_t from = 0;
     Clock::time_point begun = {};  ///< for a receive: when its header came, if it is timed
-    bool goes_both_ways = false;   ///< for a receive that is timed: this rank sent a long message to its peer then
+    bool goes_both_ways = false;   ///< its class, see tuning::message_class()
     [[nodiscard]] bool is_offered() const noexcept { return way == MessageWay::fetched; }  ///< the receiver fetches it
     [[nodiscard]] std::size_t header() const noexcept { return header_bytes(message.bytes); }
     [[nodiscard]] std::size_t all() const noexcept { return header() + message.bytes; }
@@ -119,13 +119,11 @@ class NodeTransport final : public Transport {
   [[nodiscard]] bool is_tried(const Message& message) const noexcept {
     return message.bytes >= tuning::message_tried_from && !oversubscribed_;
   }
-  /// Whether long messages go to the same peer in the other direction, too.
-  [[nodiscard]] bool are_long(const Queue& others) const noexcept {
-    return !others.is_empty() && is_tried(others.newest().message);
-  }
-  [[nodiscard]] MessageWay next_way(const Neighbour& neighbour, const Message& message) const noexcept;
-  void count(Neighbour& neighbour, const Message& message) const noexcept;
-  static void put_header(RingWriter& ring, const Message& message, MessageWay way) noexcept;
+  /// Gives a message that is to be sent its class and its way. It goes both ways if the newest receive from that rank
+  /// waits for a long message.
+  void choose_way(const Neighbour& neighbour, Progress& send) const noexcept;
+  void count(RingWriter& ring, const Progress& send) const noexcept;
+  static void put_header(RingWriter& ring, const Progress& send) noexcept;
   [[nodiscard]] bool send_at_once(Neighbour& neighbour, const Message& message) const noexcept;
   [[nodiscard]] bool take_arrived(std::size_t neighbour) noexcept;
   [[nodiscard]] std::optional<RingReader::Announced> await_header(RingReader& ring, const Message& message,
@@ -139,10 +137,11 @@ class NodeTransport final : public Transport {
   [[nodiscard]] static std::optional<std::size_t> put_parts(RingWriter& ring, Progress& send) noexcept;
   [[nodiscard]] static std::optional<std::size_t> take_parts(RingReader& ring, Progress& receive) noexcept;
   [[nodiscard]] static std::optional<bool> show(RingWriter& ring, Progress& send) noexcept;
+  [[nodiscard]] static std::optional<bool> put_ahead(RingWriter& ring, std::span<Progress> oldest) noexcept;
   [[nodiscard]] Result<bool> offer(Progress& oldest, calls::Watchdog& watchdog);
   /// Takes the header of an arriving message, and compares it with what is expected.
   [[nodiscard]] Result<bool> take_header(Progress& receive, calls::Watchdog& watchdog);
-  void begin_timing(Neighbour& neighbour, Progress& receive) const noexcept;
+  void begin_timing(RingReader& ring, Progress& receive) const noexcept;
   static void end_timing(RingReader& ring, const Progress& receive) noexcept;
   [[nodiscard]] Result<bool> fetch(Progress& receive, calls::Watchdog& watchdog);
   [[nodiscard]] Error why_not_fetched(const Progress& receive, std::size_t bytes, const Error& error,

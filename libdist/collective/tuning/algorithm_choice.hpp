@@ -83,8 +83,8 @@ inline constexpr std::size_t single_copy_classes = 4;
 [[nodiscard]] constexpr std::size_t single_copy_class(std::size_t bytes) noexcept {
   return std::min(single_copy_classes - 1, (static_cast<std::size_t>(std::bit_width(bytes / mib)) + 1) / 2);
 }
-/// The first so many calls with long buffers, of any collective, are staged: meanwhile staging memory comes page by
-/// page from the kernel, and such a call takes longer than it ever will again.
+/// This many first calls of a communicator with long buffers, of any collective, are staged: meanwhile staging memory
+/// comes page by page from the kernel, and such a call takes longer than it ever will again.
 inline constexpr std::uint64_t single_copy_untried = 16;
 /// This many of a collective's next calls in a class are made in both ways in turn, and timed.
 inline constexpr std::uint64_t single_copy_tried = 6;

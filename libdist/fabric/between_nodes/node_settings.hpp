@@ -18,7 +18,8 @@ namespace amldist::fabric {
 
 /// The number of the notices with settings: beyond the rounds of any writes between nodes.
 inline constexpr std::uint32_t settings_round = 99'999;
-/// And of those with which a node says that it is about to write to others: its policy for RDMA.
+/// The number of the notices with which a node says that its tasks have come, and what its policy for RDMA is. They can
+/// be read once all nodes have posted theirs.
 inline constexpr std::uint32_t presence_round = 99'998;
 
 /// The settings of one node.

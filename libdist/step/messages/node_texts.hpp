@@ -33,7 +33,7 @@ struct RoundOutcome {
 };
 
 /// Publishes this node's text of a round and waits for those of its peers. Reads again after a pause that grows from 2
-/// ms to `longest_pause`. A later round has up to 2.4 s more than `deadline`, so that a failure of the first one is
+/// ms to `longest_pause`. A later round has up to 8 s more than `deadline`, so that a failure of the first one is
 /// reported first.
 [[nodiscard]] RoundOutcome exchange_texts(const AskSrun& srun, std::uint64_t token, std::uint32_t round,
                                           std::uint32_t node, std::string_view text,

@@ -219,10 +219,11 @@ void WatchedStart::look_at_record() {
   if (!record || !is_failure(*record)) return;
   failed_at_ = Clock::now();
   // Ranks fail because another node has died: whose slurmd answers is alive.
-  const auto deaf = deaf_slurmds(machines_);
-  // All at once, and slurmctld too: it may be this machine that has lost its network.
-  const bool is_cut_off = deaf.size() + 1 >= facts_.nodes.size() && node_states(deaf).empty();
-  if (!deaf.empty() && !is_cut_off)
+  auto deaf = deaf_slurmds(machines_);
+  // All at once: it may be this machine that has lost its network, as long as slurmctld does not answer either.
+  if (!deaf.empty() && deaf.size() + 1 >= facts_.nodes.size())
+    deaf = node_states(deaf).empty() ? std::vector<std::string>() : deaf_slurmds(machines_);
+  if (!deaf.empty())
     return end_without(deaf, concat({"slurmd of ", names_of(deaf), do_or_does(deaf), " not answer, and ranks failed"}));
   if (facts_.grace.count() > 0)
     say_(concat({"a rank failed (", record->evidence, "): the others have ", std::to_string(facts_.grace.count()),

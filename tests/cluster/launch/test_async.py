@@ -1,15 +1,13 @@
 """srun --async (Slurm 26.05, in jobs with a step manager): srun has gone when the tasks start, and a node stands in for it."""
 
 import json
-import os
-import pathlib
 import re
 
 import pytest
 import ways
-from cluster import PROBE, read_reports, readable_copy
+from cluster import PROBE, read_reports
+from late_step import late_step
 from oracle import check_pytorch, own_names
-from test_bare_tasks import late_step
 from test_batch import script
 from test_fabric import EXACT, fabric, four_healthy, one_sick  # noqa: F401 (fixtures)
 from test_first_failure import LINE, by_rank

@@ -8,10 +8,11 @@ import re
 import time
 
 import pytest
-from cluster import PROBE, read_reports, readable_copy
+from cluster import PROBE, read_reports
+from late_step import late_step
 from oracle import check_pytorch
 from test_batch import script
-from test_containers import plugstack
+from test_faults import wait_until
 
 PLUGIN = os.environ["AMLDIST_PLUGIN"]
 BARE = re.compile(r"aml-dist: node2 started its tasks without aml-dist.*plugstack\.conf does not load the plugin.*: the step is ended")
@@ -148,25 +149,16 @@ def test_a_slow_node_is_none(cluster, workdir):
     check_pytorch(tasks)
 
 
-@contextlib.contextmanager
-def late_step(cluster, workdir, node: str, seconds: int, before_it_reports: bool = False):
-    """slurmstepd of this node is held up for so long, after it has reported to srun or before."""
-    source = readable_copy(pathlib.Path(__file__).resolve().parent / "late_plugin.c")
-    assert cluster.run(f"cc -shared -fPIC -o {workdir}/late.so {source}").status == 0
-    late = f"required {workdir}/late.so {node} {seconds}"
-    with plugstack(cluster, *[late] * before_it_reports, f"required {PLUGIN}", *[late] * (not before_it_reports)):
-        yield
-
-
 def test_a_task_that_is_stopped_while_it_waits_for_a_slow_node(cluster, workdir):
     """For longer than it waits for an answer."""
-    tasks_at_the_gate = "-P $(pgrep -o slurmstepd)"
-    with late_step(cluster, workdir, "node2", 18, before_it_reports=True), concurrent.futures.ThreadPoolExecutor() as pool:
+    at_the_gate = r"-P $(pgrep -f 'slurmstepd: \[[0-9]+\.0\]' | head -1)"
+    with late_step(cluster, workdir, "node2", 20, before_it_reports=True), concurrent.futures.ThreadPoolExecutor() as pool:
         step = pool.submit(cluster.run, f"srun -w node[1-2] -N2 -n2 --aml-dist=pytorch {PROBE}")
-        time.sleep(3)
-        assert cluster.run(f"pkill -STOP {tasks_at_the_gate}", on="node1").status == 0
-        time.sleep(12)
-        assert cluster.run(f"pkill -CONT {tasks_at_the_gate}", on="node1").status == 0
+        wait_until(lambda: cluster.run(f"pkill -STOP {at_the_gate}", on="node1").status == 0, 15)
+        try:
+            time.sleep(12)
+        finally:
+            assert cluster.run(f"pkill -CONT {at_the_gate}", on="node1").status == 0
         done = step.result()
     assert done.status == 0 and not done.own_lines(), str(done)
     check_pytorch(read_reports(done.out))

@@ -60,17 +60,23 @@ static_assert(sizeof(MessageRing) % MessageRing::line == 0);
 struct MessageStart {
   std::uint32_t signature = 0;
   MessageWay way = MessageWay::copied;  ///< fetched: its address follows its length; else its data follows
+  bool goes_both_ways = false;          ///< its class, see tuning::message_class()
 
   static constexpr std::uint64_t fetched_bit = std::uint64_t{1} << 62;
   static constexpr std::uint64_t streamed_bit = std::uint64_t{1} << 61;
+  static constexpr std::uint64_t both_ways_bit = std::uint64_t{1} << 60;
+  /// What the words of two messages of one signature that go through the ring may differ in.
+  static constexpr std::uint64_t ring_bits = streamed_bit | both_ways_bit;
   /// The word of a message, before the position is added.
-  [[nodiscard]] std::uint64_t word() const noexcept { return std::uint64_t{1} << 63 | bit_of(way) | signature; }
+  [[nodiscard]] std::uint64_t word() const noexcept {
+    return std::uint64_t{1} << 63 | bit_of(way) | (goes_both_ways ? both_ways_bit : 0) | signature;
+  }
   /// nullopt if it is no such word.
   [[nodiscard]] static std::optional<MessageStart> from(std::uint64_t word) noexcept {
     const MessageWay way = (word & fetched_bit) != 0    ? MessageWay::fetched
                            : (word & streamed_bit) != 0 ? MessageWay::streamed
                                                         : MessageWay::copied;
-    const MessageStart out = {static_cast<std::uint32_t>(word), way};
+    const MessageStart out = {static_cast<std::uint32_t>(word), way, (word & both_ways_bit) != 0};
     return out.word() == word ? std::optional(out) : std::nullopt;
   }
 
@@ -209,10 +215,11 @@ class RingWriter : public RingEnd {
   }
   /// Messages that were offered, the last one included.
   [[nodiscard]] std::uint64_t offered() const noexcept { return offered_; }
-  /// Whether the reader has fetched the message that was the `number`th to be offered. nullopt if the ring is damaged.
+  /// Whether the reader has fetched the message that was the `number`th to be offered, the oldest that it is not known
+  /// to have fetched. nullopt if the ring is damaged.
   [[nodiscard]] std::optional<bool> is_fetched(std::uint64_t number) const noexcept {
     const std::uint64_t fetched = ring_->fetched.load(std::memory_order_acquire);
-    if (fetched > offered_) return std::nullopt;
+    if (fetched > offered_ || fetched + 1 < number) return std::nullopt;
     return fetched >= number;
   }
   void give_up() noexcept { ring_->has_given_up.store(1, std::memory_order_release); }
@@ -247,7 +254,7 @@ class RingReader : public RingEnd {
     const std::uint64_t copied = word_of({signature});
     for (int poll = 0; poll < polls; ++poll) {
       const std::uint64_t other = word_at(at_).load(std::memory_order_acquire) ^ copied;
-      if (other == 0 || other == MessageStart::fetched_bit || other == MessageStart::streamed_bit) return true;
+      if ((other & ~(MessageStart::fetched_bit | MessageStart::ring_bits)) == 0) return true;
       relax_briefly();
     }
     return false;
@@ -255,15 +262,15 @@ class RingReader : public RingEnd {
   /// A message that begins here: in one word, which is faster to return.
   class Announced {
    public:
-    [[nodiscard]] std::uint64_t length() const noexcept { return word_ & ~streamed; }  ///< bytes
+    [[nodiscard]] std::uint64_t length() const noexcept { return word_ & ~MessageStart::ring_bits; }  ///< bytes
     [[nodiscard]] MessageWay way() const noexcept {
-      return (word_ & streamed) == 0 ? MessageWay::copied : MessageWay::streamed;
+      return (word_ & MessageStart::streamed_bit) == 0 ? MessageWay::copied : MessageWay::streamed;
     }
+    [[nodiscard]] bool goes_both_ways() const noexcept { return (word_ & MessageStart::both_ways_bit) != 0; }
 
    private:
     friend RingReader;
     explicit Announced(std::uint64_t word) : word_(word) {}
-    static constexpr std::uint64_t streamed = std::uint64_t{1} << 63;
     std::uint64_t word_;
   };
   /// nullopt unless a message of this signature begins here, all of its first part is in the ring, and it is not
@@ -272,12 +279,11 @@ class RingReader : public RingEnd {
     if (key_ == 0) key_ = ring_->key.load(std::memory_order_relaxed);
     if (key_ == 0) return std::nullopt;
     const std::uint64_t other = word_at(at_).load(std::memory_order_acquire) ^ word_of({signature});
-    if ((other & ~MessageStart::streamed_bit) != 0) {
+    if ((other & ~MessageStart::ring_bits) != 0) {
       has_waited_ = true;
       return std::nullopt;
     }
-    return Announced(word_at(at_ + word_bytes).load(std::memory_order_relaxed) |
-                     (other == 0 ? 0 : Announced::streamed));
+    return Announced(word_at(at_ + word_bytes).load(std::memory_order_relaxed) | other);
   }
   /// Takes the header of the message that announced() has found. `part`: the header and what comes with it.
   void take_header(std::size_t header_bytes, std::size_t part) noexcept {
