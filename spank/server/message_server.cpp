@@ -58,20 +58,23 @@ void MessageServer::tell_decision() {
 }
 
 void MessageServer::take_presence(const step::Notice& notice, Clock::time_point now) {
+  const auto presence = fabric::NodePresence::parse(notice.text);
+  if (!presence || (step_.nodes != 0 && presence->nodes != step_.nodes) || notice.key.node >= presence->nodes) return;
   if (present_.empty()) wait_since_ = now;
   present_.insert(notice.key.node);
-  if (const auto policy = launch::policy_from_name(notice.text)) policy_of_present_ = *policy;
+  presence_ = *presence;
 }
 
 /// Whether the nodes that are there may write to each other: all of the step's are. They have not voted yet.
 bool MessageServer::are_all_present(Clock::time_point now) {
   constexpr std::chrono::seconds long_wait{30};
-  if (policy_of_present_) decide_after_failure(*policy_of_present_);
+  if (!presence_) return false;
+  decide_after_failure(presence_->policy);
   tell_decision();
-  if (present_.size() >= step_.nodes) return true;
+  if (present_.size() >= presence_->nodes) return true;
   if (!is_wait_told_ && step_.tell != nullptr && now - wait_since_ > long_wait) {
     is_wait_told_ = true;
-    step_.tell(text::concat({std::to_string(present_.size()), " of ", std::to_string(step_.nodes),
+    step_.tell(text::concat({std::to_string(present_.size()), " of ", std::to_string(presence_->nodes),
                              " nodes wait to write to each other before the program starts (rdma_pairs=): the tasks of "
                              "the others have not started"}));
   }

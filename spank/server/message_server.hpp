@@ -62,8 +62,8 @@ class MessageServer {
   step::ServerRelease release_;
   step::FabricTally fabric_;
   std::set<std::uint32_t> present_;  ///< nodes whose tasks have come, and that are going to write to others
-  std::optional<launch::RdmaPolicy> policy_of_present_;
-  Clock::time_point wait_since_;  ///< when the first of them came
+  std::optional<fabric::NodePresence> presence_;  ///< of one of them
+  Clock::time_point wait_since_;                  ///< when the first of them came
   bool is_wait_told_ = false;
   step::TextExchange texts_;
   fabric::SettingsComparison settings_;

@@ -172,7 +172,7 @@ class NodesThatWait : public ::testing::Test {
  protected:
   NodesThatWait() { lines().clear(); }
   void comes(std::uint32_t node) {
-    const step::Notice presence{{fabric::presence_round, node, 0}, 1, "require"};
+    const step::Notice presence{{fabric::presence_round, node, 0}, 1, "require 3"};
     EXPECT_EQ(server.take(presence.to_datagram(token), now), to_datagram(step::MessageType::heard, token));
   }
   /// The answer to a node that asks whether another one has come.
@@ -180,7 +180,7 @@ class NodesThatWait : public ::testing::Test {
     return server.take(step::NoticeKey{fabric::presence_round, node, 0}.to_datagram(token), at).value_or("nothing");
   }
   const std::string not_yet = to_datagram(step::MessageType::not_yet, token);
-  MessageServer server = server_of(6, 3);
+  MessageServer server = server_of(6, 0);  // as in srun, which does not know the step's size at first
 };
 
 TEST_F(NodesThatWait, AreToldOfNoneUntilAllHaveCome) {
@@ -189,7 +189,14 @@ TEST_F(NodesThatWait, AreToldOfNoneUntilAllHaveCome) {
   EXPECT_EQ(about(0), not_yet);
   EXPECT_EQ(about(1), not_yet) << "it would wait for node 2, and its partner for it";
   comes(2);
-  for (std::uint32_t node = 0; node < 3; ++node) EXPECT_NE(about(node).find(";require"), std::string::npos) << node;
+  for (std::uint32_t node = 0; node < 3; ++node) EXPECT_NE(about(node).find(";require 3"), std::string::npos) << node;
+}
+
+TEST_F(NodesThatWait, AreNoneThatTheStepDoesNotHave) {
+  comes(0);
+  comes(1);
+  comes(7);
+  EXPECT_EQ(about(0), not_yet);
 }
 
 TEST_F(NodesThatWait, AreMentionedOnceAfterAWhile) {

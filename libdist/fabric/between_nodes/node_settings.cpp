@@ -24,6 +24,17 @@ std::string plain(std::string_view value) {
 
 }  // namespace
 
+std::string NodePresence::to_string() const { return concat({launch::to_string(policy), " ", std::to_string(nodes)}); }
+
+std::optional<NodePresence> NodePresence::parse(std::string_view text) {
+  const auto words = text::split(text, ' ');
+  if (words.size() != 2) return std::nullopt;
+  const auto policy = launch::policy_from_name(words[0]);
+  const auto nodes = text::to_number(words[1], most_nodes_of_a_step);
+  if (!policy || !nodes || *nodes == 0) return std::nullopt;
+  return NodePresence{*policy, static_cast<std::uint32_t>(*nodes)};
+}
+
 std::string to_text(const NodeSettings& sheet) {
   std::string out = concat({std::to_string(sheet.nodes), "\t", to_string(sheet.policy), "\t", plain(sheet.node.host)});
   for (const auto& [name, value] : sheet.node.traits) {

@@ -18,9 +18,19 @@ namespace amldist::fabric {
 
 /// The number of the notices with settings: beyond the rounds of any writes between nodes.
 inline constexpr std::uint32_t settings_round = 99'999;
-/// The number of the notices with which a node says that its tasks have come, and what its policy for RDMA is. They can
-/// be read once all nodes have posted theirs.
+/// The number of the notices with which a node says that its tasks have come (NodePresence). They can be read once all
+/// nodes have posted theirs.
 inline constexpr std::uint32_t presence_round = 99'998;
+
+/// "require 4"
+struct NodePresence {
+  launch::RdmaPolicy policy = launch::RdmaPolicy::off;
+  std::uint32_t nodes = 1;  ///< of the step
+
+  [[nodiscard]] std::string to_string() const;
+  /// nullopt for a text that to_string() cannot have written.
+  [[nodiscard]] static std::optional<NodePresence> parse(std::string_view text);
+};
 
 /// The settings of one node.
 struct NodeSettings {

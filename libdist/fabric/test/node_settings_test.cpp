@@ -82,6 +82,17 @@ TEST(SettingsComparison, WhatIsMalformedOrOfAnotherStepIsIgnored) {
   EXPECT_EQ(step.differences().size(), 1U);
 }
 
+TEST(NodePresence, SurvivesTheWayToSrun) {
+  const auto back = NodePresence::parse(NodePresence{launch::RdmaPolicy::require, 4}.to_string());
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->policy, launch::RdmaPolicy::require);
+  EXPECT_EQ(back->nodes, 4U);
+  for (const std::string_view bad : {"", "require", "require ", "require 0", "require 4 4", "often 4", "require x",
+                                     "require 1000001", "require -1", "4 require"}) {
+    EXPECT_FALSE(NodePresence::parse(bad)) << bad;
+  }
+}
+
 TEST(SettingsComparison, ASheetSurvivesTheWayToSrun) {
   const std::string text = sheet("a\tb;c", {{"firmware:x", "1;2\n\x1b[31m"}, {"pkey", "0x18"}});
   EXPECT_EQ(text.find(';'), std::string::npos);
