@@ -171,7 +171,8 @@ void NodeTransport::choose_way(const Neighbour& neighbour, Progress& send) const
   if (!is_tried(send.message)) return;
   send.goes_both_ways = !neighbour.receives.is_empty() && is_tried(neighbour.receives.newest().message);
   const std::size_t its_class = tuning::message_class(send.message.bytes, send.goes_both_ways);
-  send.way = neighbour.to.next_way(its_class, peers_ != nullptr);
+  const bool is_too_short = send.goes_both_ways && send.message.bytes < tuning::both_ways_fetched_from;
+  send.way = neighbour.to.next_way(its_class, peers_ != nullptr && !is_too_short);
 }
 
 void NodeTransport::count(RingWriter& ring, const Progress& send) const noexcept {

@@ -108,6 +108,9 @@ static_assert(most_ranks_single_copy * sizeof(std::uint64_t) <= single_copy_offs
 /// kernel allows that. Which way is fastest is tried for each of these classes: of sizes, and of messages that go both
 /// ways at once.
 inline constexpr std::size_t message_tried_from = 8 * kib;
+/// Shorter ones that go both ways are not fetched: what a rank does between two of them takes as long as a copy, and is
+/// in no measured time.
+inline constexpr std::size_t both_ways_fetched_from = 24 * kib;
 inline constexpr std::size_t message_classes = 8;
 [[nodiscard]] constexpr std::size_t message_class(std::size_t bytes, bool goes_both_ways) noexcept {
   const std::size_t of_size = bytes < 64 * kib ? 0 : bytes < 512 * kib ? 1 : bytes < 4 * mib ? 2 : 3;
