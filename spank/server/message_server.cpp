@@ -42,6 +42,7 @@ std::optional<std::string> MessageServer::take_vote(std::string_view datagram) {
   const auto vote = step::FabricVote::parse(datagram, step_.token);
   if (!vote || (step_.nodes != 0 && vote->nodes != step_.nodes)) return std::nullopt;
   fabric_.take(*vote);
+  present_.insert(vote->node);  // one that writes to no other node says nothing else
   decide_after_failure(vote->policy);
   tell_decision();
   return to_datagram(fabric_.answer(), step_.token);
@@ -76,7 +77,7 @@ bool MessageServer::are_all_present(Clock::time_point now) {
     is_wait_told_ = true;
     step_.tell(text::concat({std::to_string(present_.size()), " of ", std::to_string(presence_->nodes),
                              " nodes wait to write to each other before the program starts (rdma_pairs=): the tasks of "
-                             "the others have not started"}));
+                             "the others have not come so far"}));
   }
   return false;
 }

@@ -61,7 +61,7 @@ class MessageServer {
   step::LastStates last_states_;
   step::ServerRelease release_;
   step::FabricTally fabric_;
-  std::set<std::uint32_t> present_;  ///< nodes whose tasks have come, and that are going to write to others
+  std::set<std::uint32_t> present_;               ///< nodes whose tasks have come
   std::optional<fabric::NodePresence> presence_;  ///< of one of them
   Clock::time_point wait_since_;                  ///< when the first of them came
   bool is_wait_told_ = false;

@@ -36,9 +36,9 @@ constexpr seconds node_timeout{5};
 constexpr seconds verbs_timeout{15};   ///< told to the helper, which kills what hangs below it
 constexpr seconds helper_timeout{20};  ///< for the helper itself
 constexpr seconds pairs_timeout{40};   ///< more, where it writes to other nodes; it ends by itself after 38
-constexpr seconds voting_silence{40};  ///< without an answer of srun's
+constexpr seconds voting_silence{40};  ///< without an answer from srun
 /// How long the leader waits for other nodes while srun answers, before it writes to them and when it has voted: an
-/// image or a prolog may delay their tasks.
+/// image or a prolog may delay their tasks. A stand-in for srun answers only when its own node's tasks have come.
 constexpr seconds voting_timeout{600};
 /// How long a node's other tasks wait for the leader: longer than all of its own limits.
 constexpr seconds waiting_timeout = node_timeout + helper_timeout + pairs_timeout + 2 * voting_timeout + voting_silence;
@@ -146,7 +146,7 @@ void await_nodes(const FabricPlan& plan, const step::SrunLink& srun) {
   bool is_to_wait = true;
   while (is_to_wait && Clock::now() < end) {
     const auto round = step::exchange_texts(ask, srun.channel.token, fabric::presence_round, plan.node, presence, peers,
-                                            std::min(end, Clock::now() + voting_silence), longest_pause(plan));
+                                            std::min(end, Clock::now() + plan.silence), longest_pause(plan));
     is_to_wait = round.silent.has_value() && round.srun_answered;
   }
 }
@@ -207,12 +207,12 @@ step::MessageType vote(const FabricPlan& plan, const step::SrunLink& srun, const
   const milliseconds pause = longest_pause(plan);
   step::NodeSocket socket(srun);
   const auto end = Clock::now() + voting_timeout;
-  auto deadline = Clock::now() + voting_silence;
+  auto deadline = Clock::now() + plan.silence;
   while (socket && Clock::now() < deadline) {
     socket.send(message);
     const std::string answer = socket.answer(pause);
     if (answer.empty()) continue;
-    deadline = std::min(end, Clock::now() + voting_silence);
+    deadline = std::min(end, Clock::now() + plan.silence);
     const step::MessageType type =
         step::parse_message_type(answer, srun.channel.token).value_or(step::MessageType::not_yet);
     const bool decided = type == step::MessageType::use_fabric || type == step::MessageType::use_sockets ||
@@ -348,6 +348,8 @@ FabricPlan plan_fabric(const launch::SitePolicy& site, const FabricWishes& wishe
   plan.health = wishes.health;
   plan.pairs = wishes.pairs;
   plan.unknown_fails = site.unknown_fails;
+  const bool has_srun = handle.variable(step::launch_record_variable) != step::no_srun_record;
+  plan.silence = has_srun ? voting_silence : voting_timeout;
   plan.sku = wishes.sku;
   plan.node = own.node;
   plan.nodes = own.nodes();

@@ -6,6 +6,7 @@
 // agreed on. With both `off` nothing of this happens.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,7 @@ struct FabricPlan {
   launch::RdmaPolicy health = launch::RdmaPolicy::off;
   launch::RdmaPairs pairs = launch::RdmaPairs::off;
   bool unknown_fails = false;
+  std::chrono::seconds silence{0};  ///< how long the leader waits without an answer from srun, or from its stand-in
   std::string sku;
   std::string site_file;  ///< that names the site's own checks; empty if the site has no such checks
   std::string helper;     ///< absolute path of aml-dist; empty: not found

@@ -199,6 +199,15 @@ TEST_F(NodesThatWait, AreNoneThatTheStepDoesNotHave) {
   EXPECT_EQ(about(0), not_yet);
 }
 
+/// Its rdma_pairs= may be off.
+TEST_F(NodesThatWait, DoNotWaitForANodeThatHasVoted) {
+  comes(0);
+  comes(1);
+  const step::FabricVote good{2, 3, launch::RdmaPolicy::require, true, "", "node3"};
+  EXPECT_EQ(server.take(good.to_datagram(token), now), not_yet);
+  EXPECT_NE(about(0).find(";require 3"), std::string::npos);
+}
+
 TEST_F(NodesThatWait, AreMentionedOnceAfterAWhile) {
   comes(1);
   EXPECT_EQ(about(0), not_yet);

@@ -280,7 +280,7 @@ Result<bool> NodeTransport::advance(std::vector<std::size_t>& active, Queue Neig
       const bool took_a_turn = oldest.is_offered() && queue == &Neighbour::receives;
       --*oldest.left;
       messages.pop();
-      if (took_a_turn) break;  // the next one is this rank's sends'
+      if (took_a_turn) break;  // the sends get the next one
     }
     has_ended = has_ended || messages.is_empty();
   }
@@ -406,20 +406,23 @@ Result<bool> NodeTransport::take_header(Progress& receive, calls::Watchdog& watc
 
 void NodeTransport::begin_timing(RingReader& ring, Progress& receive) const noexcept {
   if (!is_tried(receive.message)) return;
+  const Queue& sends = neighbours_[receive.neighbour].sends;
+  receive.copies_twice =
+      receive.goes_both_ways && !receive.is_offered() && !sends.is_empty() && is_tried(sends.newest().message);
   const std::size_t its_class = tuning::message_class(receive.message.bytes, receive.goes_both_ways);
   if (ring.is_timed(its_class, receive.way)) receive.begun = Clock::now();
 }
 
 /// The header comes when the sender has copied the first part; the other parts are copied at both ends at once. A
-/// message that the ring holds may have been copied before this rank looked, so its first part is counted, too. Where
-/// messages go both ways, each rank copies as much into the other ring as it takes from this one.
+/// message that the ring holds may have been copied before this rank looked, so its first part is counted, too. A rank
+/// that sends as much copies it twice; of a longer message than a turn, all but a turn's bytes are in the time.
 void NodeTransport::end_timing(RingReader& ring, const Progress& receive) noexcept {
   if (receive.begun == Clock::time_point()) return;
   const std::size_t bytes = receive.message.bytes;
   auto took = Clock::now() - receive.begun;
-  if (!receive.is_offered() && receive.goes_both_ways) took *= 2;
-  else if (!receive.is_offered() && bytes <= ring.capacity())
-    took += took * static_cast<long>(part_after(0, bytes)) / static_cast<long>(bytes);
+  const auto count_again = [&](std::size_t part) { took += took * static_cast<long>(part) / static_cast<long>(bytes); };
+  if (receive.copies_twice) count_again(std::min(bytes, a_turn));
+  else if (!receive.is_offered() && bytes <= ring.capacity()) count_again(part_after(0, bytes));
   ring.note(tuning::message_class(bytes, receive.goes_both_ways), receive.way, bytes, took);
 }
 

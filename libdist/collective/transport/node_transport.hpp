@@ -71,6 +71,7 @@ class NodeTransport final : public Transport {
     std::uint64_t from = 0;
     Clock::time_point begun = {};  ///< for a receive: when its header came, if it is timed
     bool goes_both_ways = false;   ///< its class, see tuning::message_class()
+    bool copies_twice = false;     ///< for a receive that is timed: this rank sends as much through the other ring
     [[nodiscard]] bool is_offered() const noexcept { return way == MessageWay::fetched; }  ///< the receiver fetches it
     [[nodiscard]] std::size_t header() const noexcept { return header_bytes(message.bytes); }
     [[nodiscard]] std::size_t all() const noexcept { return header() + message.bytes; }
