@@ -169,7 +169,8 @@ bool NodeTransport::move_in_step(Progress message, Move move) {
 
 void NodeTransport::choose_way(const Neighbour& neighbour, Progress& send) const noexcept {
   if (!is_tried(send.message)) return;
-  send.goes_both_ways = !neighbour.receives.is_empty() && is_tried(neighbour.receives.newest().message);
+  const auto receives = neighbour.receives.all();
+  send.goes_both_ways = receives.size() > 1 && is_tried(receives.back().message);
   const std::size_t its_class = tuning::message_class(send.message.bytes, send.goes_both_ways);
   const bool is_too_short = send.goes_both_ways && send.message.bytes < tuning::both_ways_fetched_from;
   send.way = neighbour.to.next_way(its_class, peers_ != nullptr && !is_too_short);
@@ -406,23 +407,21 @@ Result<bool> NodeTransport::take_header(Progress& receive, calls::Watchdog& watc
 
 void NodeTransport::begin_timing(RingReader& ring, Progress& receive) const noexcept {
   if (!is_tried(receive.message)) return;
-  const Queue& sends = neighbours_[receive.neighbour].sends;
-  receive.copies_twice =
-      receive.goes_both_ways && !receive.is_offered() && !sends.is_empty() && is_tried(sends.newest().message);
   const std::size_t its_class = tuning::message_class(receive.message.bytes, receive.goes_both_ways);
   if (ring.is_timed(its_class, receive.way)) receive.begun = Clock::now();
 }
 
 /// The header comes when the sender has copied the first part; the other parts are copied at both ends at once. A
-/// message that the ring holds may have been copied before this rank looked, so its first part is counted, too. A rank
-/// that sends as much copies it twice; of a longer message than a turn, all but a turn's bytes are in the time.
+/// message that the ring holds may have been copied before this rank looked, so its first part is counted, too. Where
+/// messages go both ways, each rank also copies as much in, to lines that the other one has in its cache: that takes
+/// about twice as long as to copy out.
 void NodeTransport::end_timing(RingReader& ring, const Progress& receive) noexcept {
   if (receive.begun == Clock::time_point()) return;
   const std::size_t bytes = receive.message.bytes;
   auto took = Clock::now() - receive.begun;
-  const auto count_again = [&](std::size_t part) { took += took * static_cast<long>(part) / static_cast<long>(bytes); };
-  if (receive.copies_twice) count_again(std::min(bytes, a_turn));
-  else if (!receive.is_offered() && bytes <= ring.capacity()) count_again(part_after(0, bytes));
+  if (!receive.is_offered() && receive.goes_both_ways) took *= 3;
+  else if (!receive.is_offered() && bytes <= ring.capacity())
+    took += took * static_cast<long>(part_after(0, bytes)) / static_cast<long>(bytes);
   ring.note(tuning::message_class(bytes, receive.goes_both_ways), receive.way, bytes, took);
 }
 

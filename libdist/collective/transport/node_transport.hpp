@@ -71,7 +71,6 @@ class NodeTransport final : public Transport {
     std::uint64_t from = 0;
     Clock::time_point begun = {};  ///< for a receive: when its header came, if it is timed
     bool goes_both_ways = false;   ///< its class, see tuning::message_class()
-    bool copies_twice = false;     ///< for a receive that is timed: this rank sends as much through the other ring
     [[nodiscard]] bool is_offered() const noexcept { return way == MessageWay::fetched; }  ///< the receiver fetches it
     [[nodiscard]] std::size_t header() const noexcept { return header_bytes(message.bytes); }
     [[nodiscard]] std::size_t all() const noexcept { return header() + message.bytes; }
@@ -96,7 +95,6 @@ class NodeTransport final : public Transport {
     Progress& push(const Message& message, std::size_t& left, std::size_t neighbour) {
       return messages_.emplace_back(message, &left, neighbour);
     }
-    [[nodiscard]] const Progress& newest() const noexcept { return messages_.back(); }
     void pop() noexcept;
     void clear() noexcept;
 
@@ -120,8 +118,8 @@ class NodeTransport final : public Transport {
   [[nodiscard]] bool is_tried(const Message& message) const noexcept {
     return message.bytes >= tuning::message_tried_from && !oversubscribed_;
   }
-  /// Gives a message that is to be sent its class and its way. It goes both ways if the newest receive from that rank
-  /// waits for a long message.
+  /// Gives a message that is to be sent its class and its way. It goes both ways if several receives from that rank are
+  /// under way, the newest of a long message. With one, the ranks may take turns: nobody copies twice then.
   void choose_way(const Neighbour& neighbour, Progress& send) const noexcept;
   void count(RingWriter& ring, const Progress& send) const noexcept;
   static void put_header(RingWriter& ring, const Progress& send) noexcept;
