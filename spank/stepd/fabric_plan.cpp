@@ -20,6 +20,7 @@
 #include "launch/option/settings.hpp"
 #include "spank/slurm/output.hpp"
 #include "step/messages/fabric_vote.hpp"
+#include "step/messages/launch_record.hpp"
 #include "step/messages/node_texts.hpp"
 
 namespace amldist::spank {
