@@ -61,7 +61,7 @@ void MessageServer::tell_decision() {
 void MessageServer::take_presence(const step::Notice& notice, Clock::time_point now) {
   const auto presence = fabric::NodePresence::parse(notice.text);
   if (!presence || (step_.nodes != 0 && presence->nodes != step_.nodes) || notice.key.node >= presence->nodes) return;
-  if (present_.empty()) wait_since_ = now;
+  if (!presence_) wait_since_ = now;
   present_.insert(notice.key.node);
   presence_ = *presence;
 }

@@ -63,7 +63,7 @@ class MessageServer {
   step::FabricTally fabric_;
   std::set<std::uint32_t> present_;               ///< nodes whose tasks have come
   std::optional<fabric::NodePresence> presence_;  ///< of one of them
-  Clock::time_point wait_since_;                  ///< when the first of them came
+  Clock::time_point wait_since_;                  ///< when the first node came that is going to write
   bool is_wait_told_ = false;
   step::TextExchange texts_;
   fabric::SettingsComparison settings_;

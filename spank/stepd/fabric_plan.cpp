@@ -139,14 +139,14 @@ milliseconds longest_pause(const FabricPlan& plan) { return milliseconds(50 + pl
 /// Waits until the tasks of all nodes have come, or the step is decided: the helper waits for the nodes' checks, but
 /// not for late tasks.
 void await_nodes(const FabricPlan& plan, const step::SrunLink& srun) {
-  const auto peers = fabric::peers_of(fabric::pair_rounds(plan.pairs, plan.node, plan.nodes));
-  if (peers.empty()) return;
+  if (plan.peers.empty()) return;
   const std::string presence = fabric::NodePresence{plan.policy, plan.nodes}.to_string();
+  const std::array own = {plan.node};  // srun shows it when all nodes have come
   const auto ask = step::ask_over(srun);
   const auto end = Clock::now() + voting_timeout;
   bool is_to_wait = true;
   while (is_to_wait && Clock::now() < end) {
-    const auto round = step::exchange_texts(ask, srun.channel.token, fabric::presence_round, plan.node, presence, peers,
+    const auto round = step::exchange_texts(ask, srun.channel.token, fabric::presence_round, plan.node, presence, own,
                                             std::min(end, Clock::now() + plan.silence), longest_pause(plan));
     is_to_wait = round.silent.has_value() && round.srun_answered;
   }

@@ -66,8 +66,7 @@ class NodeTransport final : public Transport {
     std::size_t neighbour;  ///< index of the peer on the node
     std::size_t done = 0;   ///< bytes of header and data
     MessageWay way = MessageWay::copied;
-    /// Of a message that is fetched: for its receiver, the address in the peer's process; for its sender, its number
-    /// among those that were offered.
+    /// For a receive that is fetched, the address in the peer's process; for a send, its number among the offered ones.
     std::uint64_t from = 0;
     Clock::time_point begun = {};  ///< for a receive: when its header came, if it is timed
     bool goes_both_ways = false;   ///< its class, see tuning::message_class()

@@ -181,8 +181,8 @@ def test_the_others_may_finish_what_they_write(cluster, workdir):
     assert "the others have 4 s to finish" in kept.text() and "--grace=4 is over" in kept.text(), kept.text()
 
 
-def test_a_cut_off_batch_machine_does_not_take_all_others_for_dead(cluster, workdir):
-    """A rank on it fails while its network is gone."""
+def test_a_rank_that_fails_while_the_batch_machine_has_no_network(cluster, workdir):
+    """srun tells it when slurmctld answers again, and the job goes on with all nodes."""
     kept = Kept(cluster, workdir, "--retries 3 --health off", "[ $AMLDIST_RESTART = 0 ] || exit 0\n"
                 "[ $RANK != 0 ] || { until [ -e cut ]; do sleep 0.2; done; exit 7; }\nexec sleep 90", sbatch="-N3")
     kept.says("rank 2 of 3")
