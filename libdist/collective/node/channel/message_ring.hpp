@@ -201,7 +201,7 @@ class RingWriter : public RingEnd {
     pass_short(header_bytes + length);
     word_at(begin).store(word, std::memory_order_release);
     ring_->written.store(at_, std::memory_order_release);
-    if (header_bytes + length <= MessageRing::brief) prefetch_for_write(place(at_));
+    if (header_bytes + length <= MessageRing::brief) ask_for_next(header_bytes + length);
   }
   /// The way of the next message of this tuning::message_class(). `can_fetch`: the reader may read this process'
   /// memory.
@@ -226,14 +226,22 @@ class RingWriter : public RingEnd {
   /// Publishes what was written. `whole_short`: the bytes of header and data of a short message, which is whole now;
   /// else 0.
   void publish(std::size_t whole_short) noexcept {
-    const bool is_brief = has_begun_ && at_ - begun_ <= MessageRing::brief;
+    const std::uint64_t part = at_ - begun_;
+    const bool is_brief = has_begun_ && part <= MessageRing::brief;
     end_part(whole_short);
     if (std::exchange(has_begun_, false)) word_at(begun_).store(word_, std::memory_order_release);
     ring_->written.store(at_, std::memory_order_release);
-    if (is_brief) prefetch_for_write(place(at_));
+    if (is_brief) ask_for_next(part);
   }
 
  private:
+  /// Asks for the lines of the next message, which is likely to be as long as this one: for the first 320 bytes of it,
+  /// since more lines at once would delay what this rank does meanwhile.
+  void ask_for_next(std::size_t bytes) noexcept {
+    constexpr std::size_t most = 5 * MessageRing::line;
+    for (std::size_t i = 0; i < std::min(bytes, most); i += MessageRing::line) prefetch_for_write(place(at_ + i));
+  }
+
   std::uint64_t begun_ = 0;  ///< where the message begins that was started since the last publish()
   std::uint64_t word_ = 0;
   bool has_begun_ = false;
