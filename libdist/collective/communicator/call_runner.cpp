@@ -7,7 +7,7 @@ namespace amldist::collective {
 
 Result<void> CallRunner::run(calls::Call& call, const std::atomic<bool>* is_awaited) {
   if (parts_.context.is_lost()) return parts_.refused.refuse(call, parts_.ticks.now());
-  const std::uint64_t began = parts_.ticks.now();
+  const std::uint64_t began = parts_.host.is_brief(call) ? clock_.now() : clock_.read();
   const int device = parts_.devices.device_of(call, began);
   const bool on_device = device != DeviceCalls::no_device;
   if (on_device) {
@@ -30,8 +30,17 @@ Result<void> CallRunner::observe(const calls::Call& call, std::uint64_t began, b
   if (result && on_device) parts_.devices.watch(call, ticket);
   watch.leave();
   if (!result) fail(ticket, result.error());
-  else if (!on_device) parts_.recorder.complete(ticket);
+  else if (!on_device) complete(call, ticket, began);
   return result;
+}
+
+/// A brief call began when it first looked for another rank in vain, if its beginning is not known better.
+void CallRunner::complete(const calls::Call& call, CallObserver::Ticket ticket, std::uint64_t began) {
+  if (!parts_.host.is_brief(call)) return parts_.recorder.complete(ticket);
+  const VainLooks& looks = parts_.host.vain_looks();
+  const std::uint64_t ended = looks.end(began, parts_.ticks);
+  if (clock_.is_exact() || looks.first == 0) parts_.recorder.complete_at(ticket, ended);
+  else parts_.recorder.complete(ticket, looks.first, ended);
 }
 
 void CallRunner::fail(CallObserver::Ticket ticket, const Error& error) {
@@ -52,7 +61,7 @@ Result<void> CallRunner::run_on_device(int device, const calls::Call& call, std:
 }
 
 Result<void> CallRunner::run_group(std::span<calls::Call> messages) {
-  const std::uint64_t began = parts_.ticks.now();
+  const std::uint64_t began = clock_.read();
   if (parts_.context.is_lost()) return parts_.refused.refuse(messages.back(), began);
   const int device = parts_.devices.device_of(messages.back(), began);
   const bool on_device = device != DeviceCalls::no_device;
@@ -98,7 +107,7 @@ Result<void> CallRunner::finalize() {
   calls::Call call;
   call.operation = calls::Operation::finalize;
   call.sequence = parts_.numbers.next(call, false);
-  return observe(call, parts_.ticks.now(), false, nullptr, [&](CallWatchdog& watchdog) {
+  return observe(call, clock_.read(), false, nullptr, [&](CallWatchdog& watchdog) {
     auto met = parts_.host.start(call).finish(watchdog);
     return met ? check_all_received(parts_.context, parts_.host, parts_.numbers, call, watchdog) : met;
   });

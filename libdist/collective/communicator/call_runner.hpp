@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/time/burst_clock.hpp"
 #include "collective/communicator/context/call_recorder.hpp"
 #include "collective/communicator/context/refused_calls.hpp"
 #include "collective/communicator/context/request.hpp"
@@ -58,9 +59,11 @@ class CallRunner {
   template <typename Finish>
   [[nodiscard]] Result<void> observe(const calls::Call& call, std::uint64_t began, bool on_device,
                                      const std::atomic<bool>* is_awaited, Finish finish);
+  void complete(const calls::Call& call, CallObserver::Ticket ticket, std::uint64_t began);
   void fail(CallObserver::Ticket ticket, const Error& error);
 
   const Parts parts_;
+  BurstClock clock_;
 };
 
 }  // namespace amldist::collective

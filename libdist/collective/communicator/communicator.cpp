@@ -118,7 +118,7 @@ Result<void> Communicator::result_of(const RequestPtr& request) {
 /// Makes a message that takes no waiting.
 bool Communicator::ends_at_once(calls::Call& call) {
   if (!is_point_to_point(call.operation)) return false;
-  const std::uint64_t now = process_->ticks.now();
+  const std::uint64_t now = read_clock(call);
   return !is_on_device(call, now) && engine_->try_message(call, now);
 }
 
@@ -146,8 +146,8 @@ Result<RequestPtr> Communicator::begin(std::vector<calls::Call> calls, ProgressB
 
 [[gnu::always_inline]] inline RequestPtr Communicator::submit(calls::Call& call) {
   if (!is_point_to_point(call.operation)) return engine_->submit(call);
-  const std::uint64_t now = process_->ticks.now();
-  return is_on_device(call, now) ? engine_->submit(call) : engine_->submit_message(call, now);
+  const std::uint64_t now = read_clock(call);
+  return is_on_device(call, now) ? engine_->submit(call) : engine_->submit_message(call, clock_);
 }
 
 // ---- groups ----

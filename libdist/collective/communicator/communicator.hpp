@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/text/environment.hpp"
+#include "base/time/burst_clock.hpp"
 #include "collective/communicator/call_check.hpp"
 #include "collective/communicator/call_runner.hpp"
 #include "collective/communicator/context/call_recorder.hpp"
@@ -110,6 +111,11 @@ class Communicator {
     return devices_.device_of(call, now) != DeviceCalls::no_device;
   }
   [[nodiscard]] bool is_on_device(const calls::Call& call) const { return is_on_device(call, process_->ticks.now()); }
+  /// Before a message: exact, unless it is one of a burst of short ones.
+  [[nodiscard]] std::uint64_t read_clock(const calls::Call& message) noexcept {
+    constexpr std::size_t most = 1024;
+    return message.count * size_of(message.type) <= most ? clock_.now() : clock_.read();
+  }
   // Runs after the calls that began before.
   [[nodiscard]] Result<void> run_in_order(calls::Call& call);
   [[nodiscard]] Result<void> run_messages_in_order(std::span<calls::Call> messages);
@@ -130,6 +136,7 @@ class Communicator {
 
   // Each part is built from those before it. `host_`, and the parts after `devices_`, exist once build() has succeeded.
   const std::shared_ptr<Process> process_;
+  BurstClock clock_;  ///< of messages, on the program's thread
   CommContext context_;
   CallRecorder recorder_;
   SequenceNumbers numbers_;

@@ -42,18 +42,18 @@ RequestPtr ProgressEngine::submit(RequestPtr request, ProgressBy by) {
   return request;
 }
 
-RequestPtr ProgressEngine::submit_message(calls::Call& call, std::uint64_t now) {
+RequestPtr ProgressEngine::submit_message(calls::Call& call, const BurstClock& clock) {
   const Message message = HostBackend::message_of(call);
-  if (!is_used_ && messages_.try_at_once(call, message, now)) return {};
+  if (!is_used_ && messages_.try_at_once(call, message, clock.latest())) return {};
   RequestPtr request;
   bool wakes = false;
   bool begins = false;
   {
     const std::lock_guard lock(mutex_);
-    if (!is_driven_ && messages_.try_at_once(call, message, now)) return {};
+    if (!is_driven_ && messages_.try_at_once(call, message, clock.latest())) return {};
     begins = !is_driven_ && messages_.can_begin(call);
     request = make_request(std::as_const(call));
-    if (begins) messages_.begin(request, message, now);
+    if (begins) messages_.begin(request, message, clock.exactly());
     else messages_.submit(request);
     wakes = !request->is_done() && needs_thread(ProgressBy::engine, message.bytes <= most_short);
   }

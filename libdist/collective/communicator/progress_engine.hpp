@@ -20,6 +20,7 @@
 
 #include "base/memory/brief_lock.hpp"
 #include "base/os/fork_guard.hpp"
+#include "base/time/burst_clock.hpp"
 #include "collective/communicator/call_runner.hpp"
 #include "collective/communicator/context/request.hpp"
 #include "collective/communicator/host/host_backend.hpp"
@@ -52,8 +53,8 @@ class ProgressEngine final : public RequestDriver {
     return submit(make_request(std::move(calls)), by);
   }
   /// Begins a send or receive of a host buffer: on this thread where that takes no waiting. None: it has ended.
-  /// `now`: in ticks.
-  [[nodiscard]] RequestPtr submit_message(calls::Call& call, std::uint64_t now);
+  /// `clock`: read just now.
+  [[nodiscard]] RequestPtr submit_message(calls::Call& call, const BurstClock& clock);
   /// Makes a blocking send or receive of a host buffer that takes next to no waiting; false: submit it next.
   [[nodiscard]] bool try_message(calls::Call& message, std::uint64_t now) {
     const Message wanted = HostBackend::message_of(message);

@@ -111,6 +111,10 @@ struct Seen : CallObserver {
     return begun.size();
   }
   void complete(Ticket ticket) override { completed.push_back(ticket); }
+  void record_ended(const calls::Call& call, std::uint64_t began, std::uint64_t ended) override {
+    times = {began, ended};
+    complete(begin(call, began));
+  }
   void fail(Ticket ticket, const Error& error) override {
     failed.push_back(ticket);
     why = error.message;
@@ -119,6 +123,7 @@ struct Seen : CallObserver {
   std::vector<Ticket> completed;
   std::vector<Ticket> failed;
   std::string why;
+  std::array<std::uint64_t, 2> times = {};  ///< beginning and end of the last one that was told when it had ended
 };
 
 TEST(RefusedCalls, TellTheObserverOfTheFirstOnly) {
@@ -160,6 +165,7 @@ class OneMessage final : public Transport {
   [[nodiscard]] bool move_at_once(const Message& /*message*/, Direction /*direction*/, Look /*look*/) override {
     return moves_at_once;
   }
+  [[nodiscard]] std::optional<VainLooks> vain_looks(const Message& /*moved*/) const noexcept override { return looks; }
   [[nodiscard]] Result<bool> progress(calls::Watchdog& /*watchdog*/) override {
     if (!has_arrived) return moves_others;
     --*left_;
@@ -175,6 +181,7 @@ class OneMessage final : public Transport {
   bool moves_at_once = false;
   bool rests = true;
   bool moves_others = false;
+  std::optional<VainLooks> looks;
 
  private:
   std::size_t* left_ = nullptr;
@@ -258,6 +265,29 @@ TEST_F(PendingMessagesTest, OneThatIsMovedAtOnceIsNumberedAndObserved) {
   EXPECT_EQ(seen.completed.size(), 1U);
   EXPECT_EQ(numbers.sent().front(), 1U);
   EXPECT_TRUE(messages.is_empty());
+}
+
+TEST_F(PendingMessagesTest, OneThatIsMovedAtOnceIsTimedByItsLooks) {
+  using Times = std::array<std::uint64_t, 2>;
+  using Look = Transport::Look;
+  calls::Call call = call_of(calls::Operation::recv);
+  transport.moves_at_once = true;
+  const auto times = [&](Look look) {
+    EXPECT_TRUE(messages.try_at_once(call, HostBackend::message_of(call), 5, look));
+    return seen.times;
+  };
+  EXPECT_EQ(times(Look::once), (Times{5, 5}));
+  transport.looks = VainLooks{};
+  EXPECT_EQ(times(Look::briefly), (Times{5, 5})) << "it was there at the first look";
+  transport.looks = VainLooks{6, 9};
+  EXPECT_EQ(times(Look::briefly), (Times{6, 9})) << "it has waited";
+  const std::uint64_t before = ticks.now();
+  transport.looks = VainLooks{6, 0};
+  EXPECT_EQ(times(Look::briefly)[0], 6U);
+  EXPECT_LE(before, seen.times[1]) << "it has waited in another way at the end";
+  transport.looks = std::nullopt;
+  EXPECT_EQ(times(Look::briefly)[0], 5U);
+  EXPECT_LE(before, seen.times[1]) << "how it has waited is not known";
 }
 
 TEST_F(PendingMessagesTest, NoneIsMovedBeforeOneThatWasSubmittedOrOnALostCommunicator) {

@@ -67,6 +67,29 @@ class MessagesInStep : public ::testing::TestWithParam<Case> {
 
 constexpr std::size_t lengths[] = {8192, 16384, 24000, 65536, 131072, 300001, 3UL << 20};
 
+/// From which PendingMessages takes the times of a message.
+TEST_P(MessagesInStep, AReceiveKnowsWhetherItWaited) {
+  std::vector<std::byte> given = pattern(8, 1);
+  std::vector<std::byte> got(8);
+  ASSERT_TRUE(moves(0, Direction::send, 1, given));
+  ASSERT_TRUE(moves(1, Direction::receive, 0, got));
+  const auto at_once = end(1).vain_looks(message(0, got));
+  ASSERT_TRUE(at_once);
+  EXPECT_EQ(at_once->first, 0U);
+  EXPECT_FALSE(moves(1, Direction::receive, 0, got));
+  const auto in_vain = end(1).vain_looks(message(0, got));
+  ASSERT_TRUE(in_vain);
+  EXPECT_NE(in_vain->first, 0U);
+  EXPECT_EQ(in_vain->last == 0, GetParam().share_processors) << "a yield may take long";
+}
+
+TEST_P(MessagesInStep, ALongReceiveDoesNotKnowHowLongItTook) {
+  std::vector<std::byte> data(16384);
+  ASSERT_TRUE(moves(0, Direction::send, 1, data));
+  ASSERT_TRUE(moves(1, Direction::receive, 0, data));
+  EXPECT_FALSE(end(1).vain_looks(message(0, data)));
+}
+
 TEST_P(MessagesInStep, WhatTheRingHoldsIsSentAndReceivedAtOnce) {
   for (const std::size_t length : {8192UL, 16384UL, 16385UL, 24576UL, 40000UL, 65536UL}) {
     for (unsigned round = 0; round < 10; ++round) {  // past the ring's end

@@ -25,6 +25,9 @@ class LoopbackTransport final : public Transport {
   [[nodiscard]] bool move_at_once(const Message& message, Direction direction, Look look) override {
     return message.peer != own_rank_ && others_->move_at_once(message, direction, look);
   }
+  [[nodiscard]] std::optional<VainLooks> vain_looks(const Message& moved) const noexcept override {
+    return others_->vain_looks(moved);
+  }
   [[nodiscard]] Result<bool> progress(calls::Watchdog& watchdog) override;
   bool rest(int idle) override { return others_->rest(idle); }
   [[nodiscard]] int awaited() const noexcept override;

@@ -94,6 +94,12 @@ bool MatchingTransport::move_at_once(const Message& message, Direction direction
   return direction == Direction::send ? send_at_once(message, look) : receive_at_once(message, look);
 }
 
+std::optional<VainLooks> MatchingTransport::vain_looks(const Message& moved) const noexcept {
+  if (moved.tag == Message::untagged) return plain_->vain_looks(moved);
+  if (Packet::data_bytes(moved.bytes) != moved.bytes) return std::nullopt;  // two messages of the other transport
+  return moved.peer == calls::Watchdog::anyone ? pauses_.looks() : tagged_->vain_looks(moved);
+}
+
 /// The head of a long message may go first: then send() sends the rest.
 bool MatchingTransport::send_at_once(const Message& message, Look look) {
   if (has_sent_head_) return false;  // of this message
@@ -122,9 +128,13 @@ bool MatchingTransport::receive_at_once_from_any(const Message& message, Look lo
   const std::size_t asked = asked_.size();
   if (asked != 0 && looks_++ % every == 0) return false;
   const bool yields = tagged_->shares_processors();
+  pauses_.begin_call();
   const int rounds = look == Look::once ? 1 : yields ? looks_of_shared_processors : std::max(1, brief / size);
   for (int round = 0; round < rounds; ++round) {
-    if (round != 0 && yields) std::this_thread::yield();
+    if (round != 0) {
+      if (yields) std::this_thread::yield();
+      pauses_.pause();
+    }
     for (int rank = 0; rank < size; ++rank) {
       if (receive_at_once_from(rank, message, Look::once, look)) return true;
       if (asked_.size() != asked) return false;

@@ -40,6 +40,7 @@ class MatchingTransport final : public Transport {
     return tagged_ != nullptr && (peer == calls::Watchdog::anyone || tagged_->posts_at_once(peer, tag));
   }
   [[nodiscard]] bool move_at_once(const Message& message, Direction direction, Look look) override;
+  [[nodiscard]] std::optional<VainLooks> vain_looks(const Message& moved) const noexcept override;
   [[nodiscard]] Result<bool> progress(calls::Watchdog& watchdog) override;
   [[nodiscard]] Result<void> keep_waiting(calls::Watchdog& watchdog) override;
   bool rest(int idle) override;
@@ -130,6 +131,7 @@ class MatchingTransport final : public Transport {
   std::atomic<Transport*> tagged_of_all_ = nullptr;  ///< the same, for interrupt()
   std::vector<Peer> peers_;
   std::vector<int> asked_;  ///< ranks whose state is not idle
+  TimedPauses pauses_;      ///< of a receive from any source
   unsigned looks_ = 0;      ///< for messages of any source, while some ranks were asked
   std::list<Sending> sendings_;
   std::list<Sending> spare_;  ///< for the next send: memory is not taken anew for each

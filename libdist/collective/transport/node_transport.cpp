@@ -131,6 +131,7 @@ Result<void> NodeTransport::post(const Message& message, Direction direction, st
 bool NodeTransport::move_at_once(const Message& message, Direction direction, Look look) {
   const auto index = index_of(message.peer);
   if (!index) return others_->move_at_once(message, direction, look);
+  pauses_.begin_call();
   if (begun_) return false;  // a part of it is in the ring: the rest is post()'s
   Neighbour& neighbour = neighbours_[*index];
   const bool may_wait = look == Look::briefly;
@@ -146,10 +147,17 @@ bool NodeTransport::move_at_once(const Message& message, Direction direction, Lo
   return is_one_part ? receive_at_once(neighbour.from, message, polls) : receive_in_step(*index, message, polls);
 }
 
+std::optional<VainLooks> NodeTransport::vain_looks(const Message& moved) const noexcept {
+  if (!index_of(moved.peer)) return others_->vain_looks(moved);
+  // Copying a longer one takes time of its own.
+  return is_short(header_bytes(moved.bytes) + moved.bytes) ? std::optional(pauses_.looks()) : std::nullopt;
+}
+
 /// Between two looks for what another rank does.
-void NodeTransport::pause() const noexcept {
-  if (oversubscribed_) std::this_thread::yield();
-  else relax_briefly();
+void NodeTransport::pause() noexcept {
+  if (!oversubscribed_) return pauses_.pause();
+  pauses_.wait_otherwise();
+  std::this_thread::yield();
 }
 
 /// Moves a long message while the other rank does its part. If that pauses, post() goes on with the message.
@@ -242,7 +250,7 @@ bool NodeTransport::send_at_once(Neighbour& neighbour, const Message& message) c
 /// The message, once all of its first part is in the ring. nullopt, too, for another message than the
 /// expected one: post() finds out what that is.
 std::optional<RingReader::Announced> NodeTransport::await_header(RingReader& ring, const Message& message,
-                                                                 int polls) const noexcept {
+                                                                 int polls) noexcept {
   auto found = ring.announced(message.signature);
   for (int poll = 1; poll < polls && !found; ++poll) {
     pause();
@@ -253,7 +261,7 @@ std::optional<RingReader::Announced> NodeTransport::await_header(RingReader& rin
   return is_expected ? found : std::nullopt;
 }
 
-bool NodeTransport::receive_at_once(RingReader& ring, const Message& message, int polls) const noexcept {
+bool NodeTransport::receive_at_once(RingReader& ring, const Message& message, int polls) noexcept {
   const auto announced = await_header(ring, message, polls);
   if (!announced) return false;
   const std::uint64_t length = announced->length();
@@ -514,7 +522,7 @@ bool NodeTransport::rest(int idle) {
   if (is_idle()) return others_->rest(idle);
   const int polls = oversubscribed_ ? 1 : spins;
   if (idle < polls) {
-    if (idle < polls / 2) relax_briefly();
+    if (idle < polls / 2) pauses_.pause();
     else relax();
     return false;
   }

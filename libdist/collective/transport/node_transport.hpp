@@ -39,6 +39,7 @@ class NodeTransport final : public Transport {
   }
   [[nodiscard]] bool shares_processors() const noexcept override { return oversubscribed_; }
   [[nodiscard]] bool move_at_once(const Message& message, Direction direction, Look look) override;
+  [[nodiscard]] std::optional<VainLooks> vain_looks(const Message& moved) const noexcept override;
   [[nodiscard]] Result<bool> progress(calls::Watchdog& watchdog) override;
   [[nodiscard]] Result<void> keep_waiting(calls::Watchdog& watchdog) override;
   bool rest(int idle) override;
@@ -125,9 +126,9 @@ class NodeTransport final : public Transport {
   [[nodiscard]] bool send_at_once(Neighbour& neighbour, const Message& message) const noexcept;
   [[nodiscard]] bool take_arrived(std::size_t neighbour) noexcept;
   [[nodiscard]] std::optional<RingReader::Announced> await_header(RingReader& ring, const Message& message,
-                                                                  int polls) const noexcept;
-  [[nodiscard]] bool receive_at_once(RingReader& ring, const Message& message, int polls) const noexcept;
-  void pause() const noexcept;
+                                                                  int polls) noexcept;
+  [[nodiscard]] bool receive_at_once(RingReader& ring, const Message& message, int polls) noexcept;
+  void pause() noexcept;
   template <typename Move>
   [[nodiscard]] bool move_in_step(Progress message, Move move);
   [[nodiscard]] bool send_in_step(std::size_t neighbour, const Message& message);
@@ -167,7 +168,8 @@ class NodeTransport final : public Transport {
   bool others_are_idle_ = true;         ///< the other transport has no messages under way
   std::optional<Progress> begun_;       ///< what move_at_once() has begun, for the next post()
   bool has_taken_ = false;              ///< messages ended outside of progress()
-  bool is_new_ = false;                 ///< a message was posted since the last rest()
+  TimedPauses pauses_;
+  bool is_new_ = false;  ///< a message was posted since the last rest()
   Clock::time_point idle_since_;
 };
 

@@ -5,11 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "calls/watchdog.hpp"
+#include "collective/node/channel/timed_pauses.hpp"
 
 namespace amldist::collective {
 
@@ -70,6 +72,10 @@ class Transport {
   /// a long message may have begun: then the next post() with this rank must be of this message, and goes on with it.
   [[nodiscard]] virtual bool move_at_once(const Message& /*message*/, Direction /*direction*/, Look /*look*/) {
     return false;
+  }
+  /// Of the last move_at_once(), which has moved this message; nullopt: not known.
+  [[nodiscard]] virtual std::optional<VainLooks> vain_looks(const Message& /*moved*/) const noexcept {
+    return std::nullopt;
   }
   /// Makes progress without waiting; returns whether anything moved.
   [[nodiscard]] virtual Result<bool> progress(calls::Watchdog& watchdog) = 0;

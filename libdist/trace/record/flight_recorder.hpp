@@ -21,9 +21,9 @@
 
 #include "base/os/file_descriptor.hpp"
 #include "base/text/result.hpp"
+#include "base/time/burst_clock.hpp"
 #include "base/time/tick_clock.hpp"
 #include "calls/data_type.hpp"
-#include "trace/record/burst_clock.hpp"
 #include "trace/record/record_format.hpp"
 
 namespace amldist::trace {
@@ -124,6 +124,8 @@ class FlightRecorder {
   void complete(Ticket ticket) noexcept;
   /// The same at `now`.
   void complete(Ticket ticket, std::uint64_t now) noexcept;
+  /// The same; `began` is when it began, which begin() was told less exactly.
+  void complete(Ticket ticket, std::uint64_t began, std::uint64_t ended) noexcept;
   /// `status`: the negative amldist_status that the caller receives.
   void fail(Ticket ticket, int status) noexcept;
 
@@ -269,6 +271,14 @@ inline void FlightRecorder::complete(recorder_format::RecordedEntry& entry, std:
   const std::uint32_t slot = entry.communicator.load(relaxed);
   if (slot < recorder_format::communicator_slots)
     communicators_[slot].completed.store(entry.sequence.load(relaxed), relaxed);
+}
+
+inline void FlightRecorder::complete(Ticket ticket, std::uint64_t began, std::uint64_t ended) noexcept {
+  recorder_format::RecordedEntry* const entry = entry_of(ticket);
+  if (entry == nullptr) return;
+  std::atomic_ref(entry->enqueued).store(began, std::memory_order_relaxed);
+  entry->started.store(began, std::memory_order_relaxed);
+  complete(*entry, ended);
 }
 
 inline void FlightRecorder::complete(Ticket ticket, std::uint64_t now) noexcept {

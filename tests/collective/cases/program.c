@@ -42,6 +42,7 @@ static const struct {
              {"no_thread", run_no_thread},
              {"single_copy", run_single_copy},
              {"nowhere", run_nowhere},
+             {"recorded", run_recorded},
              {"registered", run_registered},
              {"registered_unasked", run_registered_unasked},
              {"fetching", run_fetching},

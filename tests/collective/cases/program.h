@@ -44,6 +44,7 @@ void run_interrupted(void);
 void run_left_alone(void);
 void run_no_thread(void);
 void run_single_copy(void);
+void run_recorded(void);
 void run_registered(void);
 void run_registered_unasked(void);
 void run_nowhere(void);

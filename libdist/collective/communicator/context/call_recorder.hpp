@@ -23,6 +23,9 @@ class CallRecorder final : public CallObserver {
   void complete_at(Ticket ticket, std::uint64_t now) override {
     if (recorder_ != nullptr) recorder_->complete(ticket, now);
   }
+  void complete(Ticket ticket, std::uint64_t began, std::uint64_t ended) noexcept {
+    if (recorder_ != nullptr) recorder_->complete(ticket, began, ended);
+  }
   void record_ended(const calls::Call& call, std::uint64_t began, std::uint64_t ended) override {
     if (recorder_ != nullptr) recorder_->record_ended(recorded(call), began, ended);
   }

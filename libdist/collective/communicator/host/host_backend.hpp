@@ -52,6 +52,13 @@ class HostBackend {
   /// Publishes this rank's part of the call if that needs no waiting: it is on its way while the caller does the rest
   /// of the work. The arguments were checked.
   [[nodiscard]] StartedCall start(const calls::Call& call);
+  /// Whether the call takes no time but for its waits, which vain_looks() has when it has ended.
+  [[nodiscard]] bool is_brief(const calls::Call& call) const noexcept {
+    constexpr std::size_t most = 16UL << 10;  // bytes that are copied in a microsecond
+    return is_one_node_ && call.lists == nullptr && !is_point_to_point(call.operation) &&
+           call.count * size_of(call.type) * watch_.members().size() <= most;
+  }
+  [[nodiscard]] const VainLooks& vain_looks() const noexcept { return slot_channel_->vain_looks(); }
   /// Runs sends and receives that may cross as one call.
   [[nodiscard]] Result<void> exchange(std::span<const calls::Call> messages, calls::Watchdog& watchdog);
 

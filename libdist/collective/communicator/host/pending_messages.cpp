@@ -61,9 +61,10 @@ bool PendingMessages::try_at_once(calls::Call& call, const Message& message, std
   const auto direction = call.operation == calls::Operation::send ? Direction::send : Direction::receive;
   if (!transport_.move_at_once(message, direction, look)) return false;
   call.sequence = owner_.numbers.next(call, false);
-  constexpr std::size_t long_message = 16UL << 10;
-  const bool takes_time = direction == Direction::receive || message.bytes >= long_message;
-  owner_.observer.record_ended(call, now, look == Transport::Look::briefly && takes_time ? owner_.ticks.now() : now);
+  const auto looks = look == Transport::Look::once ? VainLooks() : transport_.vain_looks(message);
+  const bool has_waited = looks && looks->first != 0;
+  const std::uint64_t began = has_waited ? looks->first : now;  // `now` may be less exact
+  owner_.observer.record_ended(call, began, looks ? looks->end(began, owner_.ticks) : owner_.ticks.now());
   return true;
 }
 

@@ -127,8 +127,9 @@ Result<void> SlotChannel::wait_until(std::uint32_t peer, std::uint32_t round) {
       if (differs) return watchdog_->differs(place_.communicator_ranks[peer]);
       return {};
     }
-    relax_briefly();
+    pauses_.pause();
   }
+  pauses_.wait_otherwise();
   if (oversubscribed_ || !spin_apart(peer, round, differs)) return wait_slowly(peer, round);
   if (differs) return watchdog_->differs(place_.communicator_ranks[peer]);
   return {};

@@ -40,6 +40,7 @@
 #include "calls/watchdog.hpp"
 #include "collective/node/channel/processor_contention.hpp"
 #include "collective/node/channel/relax.hpp"
+#include "collective/node/channel/timed_pauses.hpp"
 #include "collective/node/memory/shared_memory.hpp"
 
 namespace amldist::collective {
@@ -78,6 +79,7 @@ class SlotChannel {
   /// Begins a call: its rounds carry this signature.
   void begin_call(std::uint32_t signature) noexcept {
     signature_ = signature;
+    pauses_.begin_call();
     first_of_call_ = round_ + 1;
     last_position_ = 0;
   }
@@ -86,6 +88,7 @@ class SlotChannel {
   /// `buffers`, also equal on all ranks, are the bytes that a rank sends and receives together; if data goes one way,
   /// even in a reduce, the bytes from or to the root. In that case call it before begin().
   void use_slots(std::size_t bytes, std::size_t buffers, Flow flow = Flow::both_ways) noexcept;
+  [[nodiscard]] const VainLooks& vain_looks() const noexcept { return pauses_.looks(); }  ///< of this call
   /// From now on, waits use this watchdog.
   void wait_under(calls::Watchdog& watchdog) noexcept { watchdog_ = &watchdog; }
 
@@ -291,7 +294,7 @@ class SlotChannel {
       prefetch_short(peer, bytes);
       if (differs) break;
       if (came) return {};
-      relax_briefly();
+      pauses_.pause();
     }
     return wait_until(peer, round_);
   }
@@ -336,6 +339,7 @@ class SlotChannel {
   std::uint32_t layout_ = 0;          ///< of the last round: position_shift_, or 0 if a slot is one position
   std::uint32_t layout_since_ = 0;    ///< the first round of this layout
   calls::Watchdog* watchdog_ = nullptr;
+  TimedPauses pauses_;
   std::vector<std::uint32_t> seen_;  // by peer: the last round known to be published
   // Of waits that are not short:
   Waiting* waiting_;
