@@ -147,7 +147,7 @@ TEST(MpiPolls, NoLongerWaitsOnceItAsksNoMore) {
 }
 
 TEST(MpiPolls, KnowsWhichOfThePolledRequestsHasNotEnded) {
-  const Recording recording = recorded_by([](const Mpi& mpi) {
+  const auto three_polled = [](const Mpi& mpi) {
     std::array<int, 3> requests = {receive(mpi, 1), receive(mpi, never_ends), receive(mpi, 3)};
     const auto end = std::chrono::steady_clock::now() + several_intervals;
     while (std::chrono::steady_clock::now() < end) {
@@ -155,7 +155,13 @@ TEST(MpiPolls, KnowsWhichOfThePolledRequestsHasNotEnded) {
       mpi.call<int, int*, int*, void*>("MPI_Testall", 3, requests.data(), &flag, nullptr);
       if (flag != 0) ::_exit(1);
     }
-  });
+  };
+  Recording recording = recorded_by(three_polled);
+  // On a busy machine the program may have hardly run in the last interval, which says nothing then.
+  constexpr int most = 5;
+  const auto is_polled = [](const CallRecord& call) { return call.state == State::started; };
+  for (int i = 1; i < most && std::ranges::none_of(recording.calls, is_polled); ++i)
+    recording = recorded_by(three_polled);
   ASSERT_EQ(recording.calls.size(), 4U);
   EXPECT_EQ(recording.calls[1].state, State::enqueued);
   EXPECT_EQ(recording.calls[2].state, State::started);
