@@ -18,7 +18,8 @@ from pathlib import Path
 import launch
 
 BURST = 1300  # of recorded.c
-LATE, TICK = 60_000_000, 10_000_000  # nanoseconds: what it waits, and the kernel's longest tick
+LATE = 500_000_000  # nanoseconds that it waits; on a busy machine the other rank comes later, too
+TICK = 100_000_000  # much longer than the kernel's
 
 
 def calls_of(tool: str, folder: str) -> list[list[dict[str, object]]]:
@@ -44,9 +45,9 @@ def problems_of(calls: list[list[dict[str, int]]]) -> list[str]:
     for kind, late_rank in enumerate([1, 0, 0]):
         last = (kind + 1) * (BURST + 1) - 1
         late, waiting = calls[late_rank], calls[1 - late_rank][last]
-        if waiting["ended_ns"] - waiting["started_ns"] < LATE - TICK:
+        if waiting["ended_ns"] - waiting["started_ns"] < LATE / 2:
             found.append(f"rank {1 - late_rank} has waited: {waiting}")
-        if late[last]["started_ns"] - late[last - 1]["ended_ns"] < LATE - TICK:
+        if late[last]["started_ns"] - late[last - 1]["ended_ns"] < LATE / 2:
             found.append(f"rank {late_rank} was late: {late[last - 1 : last + 1]}")
     return found
 

@@ -24,7 +24,7 @@ class BurstClock {
     return latest_;
   }
   /// For a call that takes long enough to be worth an exact reading.
-  [[nodiscard]] std::uint64_t read() noexcept {
+  [[nodiscard]] std::uint64_t read_exactly() noexcept {
     is_exact_ = true;
     return latest_ = clock_.now();
   }
@@ -32,7 +32,9 @@ class BurstClock {
   [[nodiscard]] bool is_exact() const noexcept { return is_exact_; }
   [[nodiscard]] std::uint64_t latest() const noexcept { return latest_; }  ///< the last reading
   /// The same if it was exact, else an exact reading.
-  [[nodiscard]] std::uint64_t exactly() const noexcept { return is_exact_ ? latest_ : clock_.now(); }
+  [[nodiscard]] std::uint64_t exactly() noexcept { return is_exact_ ? latest_ : read_exactly(); }
+  /// TickClock showed this after the last reading: what is inexact need not be earlier.
+  void note(std::uint64_t later) noexcept { latest_ = later; }
 
   struct End {
     std::uint64_t ticks;  ///< the reading at the end
@@ -48,7 +50,7 @@ class BurstClock {
   }
 
  private:
-  static constexpr unsigned exact_readings = 1024;  // of 10 to 25 ns: a fraction of a per cent of most programs' time
+  static constexpr unsigned exact_readings = 1024;  // of 10 to 25 ns each
 
   /// Whether the kernel's clock has advanced since this was last asked.
   [[nodiscard]] bool begins_tick() noexcept {

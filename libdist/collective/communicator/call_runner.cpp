@@ -7,7 +7,7 @@ namespace amldist::collective {
 
 Result<void> CallRunner::run(calls::Call& call, const std::atomic<bool>* is_awaited) {
   if (parts_.context.is_lost()) return parts_.refused.refuse(call, parts_.ticks.now());
-  const std::uint64_t began = parts_.host.is_brief(call) ? clock_.now() : clock_.read();
+  const std::uint64_t began = parts_.host.is_brief(call) ? clock_.now() : clock_.read_exactly();
   const int device = parts_.devices.device_of(call, began);
   const bool on_device = device != DeviceCalls::no_device;
   if (on_device) {
@@ -15,7 +15,7 @@ Result<void> CallRunner::run(calls::Call& call, const std::atomic<bool>* is_awai
   }
   call.sequence = parts_.numbers.next(call, on_device);
   if (call.operation == calls::Operation::split) return run_split(call);
-  return on_device ? run_on_device(device, call, began) : run_on_host(call, began, is_awaited);
+  return on_device ? run_on_device(device, call, clock_.exactly()) : run_on_host(call, began, is_awaited);
 }
 
 template <typename Finish>
@@ -41,6 +41,7 @@ void CallRunner::complete(const calls::Call& call, CallObserver::Ticket ticket, 
   const std::uint64_t ended = looks.end(began, parts_.ticks);
   if (clock_.is_exact() || looks.first == 0) parts_.recorder.complete_at(ticket, ended);
   else parts_.recorder.complete(ticket, looks.first, ended);
+  clock_.note(ended);
 }
 
 void CallRunner::fail(CallObserver::Ticket ticket, const Error& error) {
@@ -61,7 +62,7 @@ Result<void> CallRunner::run_on_device(int device, const calls::Call& call, std:
 }
 
 Result<void> CallRunner::run_group(std::span<calls::Call> messages) {
-  const std::uint64_t began = clock_.read();
+  const std::uint64_t began = clock_.read_exactly();
   if (parts_.context.is_lost()) return parts_.refused.refuse(messages.back(), began);
   const int device = parts_.devices.device_of(messages.back(), began);
   const bool on_device = device != DeviceCalls::no_device;
@@ -107,7 +108,7 @@ Result<void> CallRunner::finalize() {
   calls::Call call;
   call.operation = calls::Operation::finalize;
   call.sequence = parts_.numbers.next(call, false);
-  return observe(call, clock_.read(), false, nullptr, [&](CallWatchdog& watchdog) {
+  return observe(call, clock_.read_exactly(), false, nullptr, [&](CallWatchdog& watchdog) {
     auto met = parts_.host.start(call).finish(watchdog);
     return met ? check_all_received(parts_.context, parts_.host, parts_.numbers, call, watchdog) : met;
   });

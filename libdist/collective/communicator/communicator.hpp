@@ -113,8 +113,8 @@ class Communicator {
   [[nodiscard]] bool is_on_device(const calls::Call& call) const { return is_on_device(call, process_->ticks.now()); }
   /// Before a message: exact, unless it is one of a burst of short ones.
   [[nodiscard]] std::uint64_t read_clock(const calls::Call& message) noexcept {
-    constexpr std::size_t most = 1024;
-    return message.count * size_of(message.type) <= most ? clock_.now() : clock_.read();
+    constexpr std::size_t most = 1024;  // bytes; every transport that moves one at once knows when it looked in vain
+    return message.count * size_of(message.type) <= most ? clock_.now() : clock_.read_exactly();
   }
   // Runs after the calls that began before.
   [[nodiscard]] Result<void> run_in_order(calls::Call& call);

@@ -42,7 +42,7 @@ RequestPtr ProgressEngine::submit(RequestPtr request, ProgressBy by) {
   return request;
 }
 
-RequestPtr ProgressEngine::submit_message(calls::Call& call, const BurstClock& clock) {
+RequestPtr ProgressEngine::submit_message(calls::Call& call, BurstClock& clock) {
   const Message message = HostBackend::message_of(call);
   if (!is_used_ && messages_.try_at_once(call, message, clock.latest())) return {};
   RequestPtr request;

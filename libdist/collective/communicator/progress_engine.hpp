@@ -54,7 +54,7 @@ class ProgressEngine final : public RequestDriver {
   }
   /// Begins a send or receive of a host buffer: on this thread where that takes no waiting. None: it has ended.
   /// `clock`: read just now.
-  [[nodiscard]] RequestPtr submit_message(calls::Call& call, const BurstClock& clock);
+  [[nodiscard]] RequestPtr submit_message(calls::Call& call, BurstClock& clock);
   /// Makes a blocking send or receive of a host buffer that takes next to no waiting; false: submit it next.
   [[nodiscard]] bool try_message(calls::Call& message, std::uint64_t now) {
     const Message wanted = HostBackend::message_of(message);

@@ -131,8 +131,10 @@ bool MatchingTransport::receive_at_once_from_any(const Message& message, Look lo
   pauses_.begin_call();
   const int rounds = look == Look::once ? 1 : yields ? looks_of_shared_processors : std::max(1, brief / size);
   for (int round = 0; round < rounds; ++round) {
-    if (round != 0) {
-      if (yields) std::this_thread::yield();
+    if (round != 0 && yields) {
+      pauses_.wait_otherwise();
+      std::this_thread::yield();
+    } else if (round != 0) {
       pauses_.pause();
     }
     for (int rank = 0; rank < size; ++rank) {

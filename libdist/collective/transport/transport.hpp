@@ -73,7 +73,8 @@ class Transport {
   [[nodiscard]] virtual bool move_at_once(const Message& /*message*/, Direction /*direction*/, Look /*look*/) {
     return false;
   }
-  /// Of the last move_at_once(), which has moved this message; nullopt: not known.
+  /// Directly after move_at_once() has moved this message: when that looked for it in vain. nullopt: not known, or
+  /// copying took time of its own.
   [[nodiscard]] virtual std::optional<VainLooks> vain_looks(const Message& /*moved*/) const noexcept {
     return std::nullopt;
   }

@@ -12,6 +12,7 @@ using recorder_format::State;
 constexpr std::int64_t minute_ns = 60'000'000'000;
 /// Shorter times say nothing about rates.
 constexpr std::int64_t shortest_ns = 1'000'000;
+constexpr std::int64_t shortest_of_rate_ns = 1000;  ///< of a call: see record_format.hpp
 constexpr double seconds_per_ns = 1e-9;
 
 struct Time {
@@ -70,7 +71,8 @@ void add(const Recording& recording, const CallRecord& call, const Time& time, S
   sums.calls += 1;
   sums.bytes += static_cast<double>(call.bytes);
   const auto* const communicator = recording.communicator(call.communicator);
-  if (!is_timed || communicator == nullptr || communicator->size < 2 || call.ended_ns <= call.started_ns) return;
+  const bool has_rate = is_timed && call.ended_ns >= call.started_ns + shortest_of_rate_ns;
+  if (!has_rate || communicator == nullptr || communicator->size < 2) return;
   sums.bus_bytes += static_cast<double>(call.bytes) * bus_factor(call.operation, communicator->size);
   sums.bus_seconds += Time{call.started_ns, call.ended_ns}.seconds();
 }

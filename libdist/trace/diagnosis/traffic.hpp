@@ -18,7 +18,8 @@ struct Traffic {
   /// threads. nullopt: the source does not know when its calls end, or nobody waits in them.
   std::optional<double> part = {};
   /// Bytes per second of the ended calls' own time, by the factors of nccl-tests, so that it can be compared with the
-  /// speed of a link. What a rank waited for others counts. nullopt: not known, or there is only one rank.
+  /// speed of a link. What a rank waited for others counts, and calls that are recorded with less than a microsecond do
+  /// not, since that may leave out the copying. nullopt: not known, or there is only one rank.
   std::optional<double> bus = {};
 };
 

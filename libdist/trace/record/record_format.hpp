@@ -9,12 +9,16 @@
 // A process may have several files: one per source of records, which are libamldist itself, MPI, NCCL and PyTorch. The
 // ids of their communicators tell them apart.
 //
-// Times are exact if a source other than libamldist makes calls from several threads, and for the first 500 calls or so
-// in each tick of the kernel's clock (1 to 10 ms). Of further calls in that tick the beginning may be recorded too
-// early, by less than a tick; a call that ends in the next tick, or that of libamldist which never waits, is recorded
-// without a length; any other end is exact. A short call of libamldist ends when it last looked for another rank in
-// vain: that leaves out a microsecond at most. `enqueued` and `started` are equal for a call that begins at once, and
-// differ for a call that was posted first.
+// Times of MPI's calls are exact if several threads make them, and for the first 500 calls or so in each tick of the
+// kernel's clock (1 to 10 ms). Of further calls in that tick the beginning may be recorded too early, by less than a
+// tick; a call that ends in the next tick is recorded without a length; any other end is exact.
+//
+// Calls of libamldist within a node that copy a few KiB end when they last looked for another rank in vain, and have no
+// length if they never did: what they copied then, usually in less than a microsecond, is left out. Of such calls
+// beyond the first 1000 or so in a tick, the beginning is their first look in vain, or, if there was none, up to a tick
+// too early: such a call may have begun before the one before it ended. All other times are exact.
+//
+// `enqueued` and `started` are equal for a call that begins at once, and differ for a call that was posted first.
 //
 // Numbers are in the byte order of the machine that wrote the file; the magic shows it. Texts are NUL-terminated and
 // untrusted. A later version may append to the header's spare room; any other change gets a new version number.

@@ -61,6 +61,14 @@ TEST(Traffic, OfAWrappedRingIsAboutWhatTheRingHolds) {
   EXPECT_DOUBLE_EQ(only(rank.recording_).calls, 0.1);
 }
 
+TEST(Traffic, ACallThatIsRecordedWithoutItsCopyingHasNoRate) {
+  auto rank = Rank(2).with(Operation::allreduce, -10 * second, -10 * second + 999, 4096);
+  EXPECT_FALSE(only(rank.recording_).bus);
+  rank.with(Operation::allreduce, -5 * second, -4 * second, 4096);
+  EXPECT_NEAR(only(rank.recording_).bus.value_or(0), 4096, 1e-6);
+  EXPECT_DOUBLE_EQ(only(rank.recording_).bytes, 2 * 4096.0 / 60);
+}
+
 TEST(Traffic, CountsTheTimeOfACallThatHasNotEnded) {
   const auto found = only(Rank(4).with(Operation::allreduce, -30 * second, 0).recording_);
   EXPECT_DOUBLE_EQ(found.calls, 0);

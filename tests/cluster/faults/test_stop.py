@@ -111,7 +111,8 @@ def test_the_ranks_stop_when_they_are_told(cluster, workdir, stepper, flags, tel
     wait_until(lambda: "steps" in step.text(), 40)
     number = cluster.run("squeue -h -n stops -o %A").out.strip()
     told = cluster.run(tell.format(tool=TOOL, job=number))
-    assert told.status == 0, f"{told}\n{step.text()}"
+    has_gone = "Invalid job id" in told.err and "stopped at" in step.text()  # the step has stopped before scancel had its answer
+    assert told.status == 0 or has_gone, f"{told}\n{step.text()}"
     text = step.wait()
     agreed_step(text, 7)
     if "aml-dist" in tell:

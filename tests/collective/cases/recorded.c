@@ -1,12 +1,12 @@
-/* Bursts of short calls, behind each of which one rank is late: recorded_times.py reads what was recorded of them, all of
- * which a recorder keeps. */
+/* Bursts of short calls, each followed by a call to which one rank comes late. A recorder keeps all of them, and
+ * recorded_times.py reads it. */
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "program.h"
 
-enum { BURST = 1300, LATE_MS = 60, TAG = 3 };
+enum { BURST = 1300, LATE_MS = 500, TAG = 3 };
 static float value;
 
 static void be_late(int late_rank) {

@@ -52,10 +52,11 @@ class HostBackend {
   /// Publishes this rank's part of the call if that needs no waiting: it is on its way while the caller does the rest
   /// of the work. The arguments were checked.
   [[nodiscard]] StartedCall start(const calls::Call& call);
-  /// Whether the call takes no time but for its waits, which vain_looks() has when it has ended.
+  /// Whether copying takes so little of the call's time that vain_looks() shows, at its end, when it began and ended.
   [[nodiscard]] bool is_brief(const calls::Call& call) const noexcept {
-    constexpr std::size_t most = 16UL << 10;  // bytes that are copied in a microsecond
-    return is_one_node_ && call.lists == nullptr && !is_point_to_point(call.operation) &&
+    constexpr std::size_t most = 16UL << 10;  // bytes that are copied in a microsecond or so
+    const bool is_one_call = !is_point_to_point(call.operation) && call.operation != calls::Operation::finalize;
+    return is_one_node_ && is_one_call && call.lists == nullptr &&
            call.count * size_of(call.type) * watch_.members().size() <= most;
   }
   [[nodiscard]] const VainLooks& vain_looks() const noexcept { return slot_channel_->vain_looks(); }

@@ -99,6 +99,7 @@ std::size_t SlotChannel::rotation_for(std::size_t buffers) const noexcept {
 /// turns meanwhile.
 void SlotChannel::map_rotation() noexcept {
   is_mapped_ = true;
+  pauses_.wait_otherwise();
   const auto begun = Clock::now();
   const std::size_t each = rotation(place_.size, slot_bytes_, oversubscribed_) / page_bytes * page_bytes;
   const std::size_t all = slots * place_.size;

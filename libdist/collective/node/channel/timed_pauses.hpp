@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/time/tick_clock.hpp"
+#include "collective/node/channel/relax.hpp"
 
 namespace amldist::collective {
 
@@ -27,6 +28,9 @@ class TimedPauses {
   /// A pause for the first looks of a wait that may end at any moment. relax() takes 23 ns or more, nearly as long as a
   /// cache line takes to arrive; looking without any pause would keep taking the line away from its writer.
   void pause() noexcept {
+#ifndef __x86_64__
+    relax();  // reading the clock takes no time there
+#endif
     looks_.last = clock_.now();
     if (looks_.first == 0) looks_.first = looks_.last;
   }
