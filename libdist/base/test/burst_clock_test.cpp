@@ -10,14 +10,18 @@ namespace {
 
 constexpr auto longer_than_a_tick = std::chrono::milliseconds(25);
 
-/// Reads until the clock repeats itself. False where it does not, because reading takes a microsecond or more, so that
-/// a thousand readings never fit into a tick of the kernel.
-[[nodiscard]] bool read_until_inexact(BurstClock& clock) {
-  constexpr int most = 1'000'000;
-  for (int i = 0; i < most && clock.is_exact(); ++i) static_cast<void>(clock.now());
-  return !clock.is_exact();
-}
-constexpr const char* slow_clock = "reading the clock takes so long that there are no bursts";
+/// A clock that has begun to repeat itself.
+class BurstClockInABurst : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    constexpr int most = 1'000'000;
+    for (int i = 0; i < most && clock.is_exact(); ++i) static_cast<void>(clock.now());
+    if (clock.is_exact()) GTEST_SKIP() << "reading takes a microsecond or more here: no thousand fit into a tick";
+  }
+
+  TickClock ticks;
+  BurstClock clock;
+};
 
 TEST(BurstClock, IsExactForFiveHundredReadings) {
   const TickClock ticks;
@@ -33,10 +37,7 @@ TEST(BurstClock, IsExactForFiveHundredReadings) {
   }
 }
 
-TEST(BurstClock, RepeatsItselfInABurstUntilTheNextTick) {
-  const TickClock ticks;
-  BurstClock clock;
-  if (!read_until_inexact(clock)) GTEST_SKIP() << slow_clock;
+TEST_F(BurstClockInABurst, IsExactAgainInTheNextTick) {
   const std::uint64_t read = clock.latest();
   EXPECT_LE(read, ticks.now());
   const std::uint64_t before = ticks.now();
@@ -45,19 +46,14 @@ TEST(BurstClock, RepeatsItselfInABurstUntilTheNextTick) {
   EXPECT_TRUE(clock.is_exact());
 }
 
-TEST(BurstClock, ReadsExactlyWhenAsked) {
-  const TickClock ticks;
-  BurstClock clock;
-  if (!read_until_inexact(clock)) GTEST_SKIP() << slow_clock;
+TEST_F(BurstClockInABurst, ReadsExactlyWhenAsked) {
   const std::uint64_t before = ticks.now();
   EXPECT_LE(before, clock.read_exactly());
   EXPECT_TRUE(clock.is_exact());
   EXPECT_LE(before, clock.exactly());
 }
 
-TEST(BurstClock, RepeatsWhatWasNoted) {
-  BurstClock clock;
-  if (!read_until_inexact(clock)) GTEST_SKIP() << slow_clock;
+TEST_F(BurstClockInABurst, RepeatsWhatWasNoted) {
   const std::uint64_t later = clock.latest() + 1;
   clock.note(later);
   EXPECT_EQ(clock.latest(), later);
@@ -66,10 +62,7 @@ TEST(BurstClock, RepeatsWhatWasNoted) {
 }
 
 /// Even if its last readings were long ago, and were a burst.
-TEST(BurstClock, IsExactWhereReadingsAreFarApart) {
-  const TickClock ticks;
-  BurstClock clock;
-  if (!read_until_inexact(clock)) GTEST_SKIP() << slow_clock;
+TEST_F(BurstClockInABurst, IsExactWhereReadingsAreFarApart) {
   for (int i = 0; i < 3; ++i) {
     std::this_thread::sleep_for(longer_than_a_tick);
     const std::uint64_t before = ticks.now();
@@ -78,10 +71,7 @@ TEST(BurstClock, IsExactWhereReadingsAreFarApart) {
   }
 }
 
-TEST(BurstClock, TheEndOfAnInexactCallIsExactInALaterTick) {
-  const TickClock ticks;
-  BurstClock clock;
-  if (!read_until_inexact(clock)) GTEST_SKIP() << slow_clock;
+TEST_F(BurstClockInABurst, TheEndOfAnInexactCallIsExactInALaterTick) {
   std::this_thread::sleep_for(2 * longer_than_a_tick);
   const std::uint64_t before = ticks.now();
   const BurstClock::End end = clock.end_of_inexact();

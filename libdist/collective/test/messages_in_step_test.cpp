@@ -83,16 +83,6 @@ TEST_P(MessagesInStep, AReceiveKnowsWhetherItWaited) {
   EXPECT_EQ(in_vain->last == 0, GetParam().share_processors) << "a yield may take long";
 }
 
-TEST_P(MessagesInStep, AReceiveFromAnySourceKnowsThatItWaited) {
-  if (GetParam().tag == Message::untagged) return;  // such a message has a source
-  std::vector<std::byte> got(8);
-  EXPECT_FALSE(moves(1, Direction::receive, calls::Watchdog::anyone, got));
-  const auto in_vain = end(1).vain_looks(message(calls::Watchdog::anyone, got));
-  ASSERT_TRUE(in_vain);
-  EXPECT_NE(in_vain->first, 0U);
-  EXPECT_EQ(in_vain->last == 0, GetParam().share_processors);
-}
-
 TEST_P(MessagesInStep, ALongReceiveDoesNotKnowHowLongItTook) {
   std::vector<std::byte> data(16384);
   ASSERT_TRUE(moves(0, Direction::send, 1, data));
@@ -228,6 +218,15 @@ TEST_P(MessagesFromAnySource, TheOneThatHasBegunIsReceivedBeforeOthers) {
   run();
   EXPECT_EQ(got, other);
   EXPECT_EQ(left, 0U);
+}
+
+TEST_P(MessagesFromAnySource, KnowWhetherTheyWereAwaited) {
+  std::vector<std::byte> got(8);
+  EXPECT_FALSE(moves(1, Direction::receive, calls::Watchdog::anyone, got));
+  const auto in_vain = end(1).vain_looks(message(calls::Watchdog::anyone, got));
+  ASSERT_TRUE(in_vain);
+  EXPECT_NE(in_vain->first, 0U);
+  EXPECT_EQ(in_vain->last == 0, GetParam().share_processors);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, MessagesFromAnySource, ::testing::Values(tagged, tagged_sharing), name_of);

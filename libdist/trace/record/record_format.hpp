@@ -13,10 +13,11 @@
 // kernel's clock (1 to 10 ms). Of further calls in that tick the beginning may be recorded too early, by less than a
 // tick; a call that ends in the next tick is recorded without a length; any other end is exact.
 //
-// Calls of libamldist within a node that copy a few KiB end when they last looked for another rank in vain, and have no
-// length if they never did: what they copied then, usually in less than a microsecond, is left out. Of such calls
-// beyond the first 1000 or so in a tick, the beginning is their first look in vain, or, if there was none, up to a tick
-// too early: such a call may have begun before the one before it ended. All other times are exact.
+// The end of a short call of libamldist within a node is the time when it last looked for another rank in vain. A call
+// that found everything at its first look has no length. What such calls copy afterwards, usually in less than a
+// microsecond, is left out. After the first 1000 or so of them in a tick, a call that waits is recorded from its first
+// look in vain, and one that does not wait may be recorded up to a tick too early, even before the end of the previous
+// call. All other times of libamldist are exact.
 //
 // `enqueued` and `started` are equal for a call that begins at once, and differ for a call that was posted first.
 //

@@ -8,8 +8,8 @@
 
 namespace amldist::collective {
 
-/// The times of a call's looks for other ranks that found nothing, in ticks of TickClock. They are what a short call
-/// takes its times from: to read the counter costs up to 25 ns in a virtual machine, and a call would do it twice.
+/// When a call looked for other ranks and found nothing, in ticks of TickClock. A short call takes its recorded times
+/// from this, because reading the counter twice more costs up to 50 ns in a virtual machine.
 struct VainLooks {
   std::uint64_t first = 0;  ///< 0: every look found what it looked for
   std::uint64_t last = 0;   ///< 0: not known
@@ -25,8 +25,7 @@ class TimedPauses {
  public:
   /// A call begins.
   void begin_call() noexcept { looks_ = {}; }
-  /// A pause for the first looks of a wait that may end at any moment. relax() takes 23 ns or more, nearly as long as a
-  /// cache line takes to arrive; looking without any pause would keep taking the line away from its writer.
+  /// As relax_briefly(), and keeps the time.
   void pause() noexcept {
 #ifndef __x86_64__
     relax();  // reading the clock takes no time there
