@@ -30,9 +30,9 @@ TEST_F(NodeTransportTest, EveryLengthAtABorderArrives) {
 }
 
 TEST_F(NodeTransportTest, ShortMessagesStayInAWindowOfTheRing) {
-  for (unsigned i = 0; i < 2000; ++i) exchange(i % 8000, i);
+  for (unsigned i = 0; i < 2000; ++i) exchange(i % (tuning::longest_short_message - MessageRing::line), i);
   EXPECT_GT(ring().written, capacity) << "what is skipped counts";
-  const std::byte* const beyond = ring().data() + MessageRing::window + tuning::message_tried_from;
+  const std::byte* const beyond = ring().data() + MessageRing::window + tuning::longest_short_message;
   const std::byte* const end = ring().data() + capacity;
   EXPECT_EQ(std::count(beyond, end, std::byte{0}), end - beyond);
 }
@@ -275,16 +275,20 @@ class FetchedMessageTest : public NodeTransportTest {
     copy_and_stream();
     offer_next();
   }
-  void offer_next() {
-    given_ = pattern(100000, 2);
-    got_.resize(given_.size());
-    post(first, Direction::send, second, given_, sending_);
+  void offer_next() { post(first, Direction::send, second, given_, sending_); }
+  /// As a blocking call does.
+  [[nodiscard]] bool sends_at_once() {
+    return end(first).move_at_once({second, given_.data(), given_.size(), 7}, Direction::send, briefly);
+  }
+  [[nodiscard]] bool receives_at_once() {
+    return end(second).move_at_once({first, got_.data(), got_.size(), 7}, Direction::receive, briefly);
   }
 
+  static constexpr auto briefly = Transport::Look::briefly;
   PeerMemory::Sample sample_;
   PeerMemory peers_{3};
-  std::vector<std::byte> given_;
-  std::vector<std::byte> got_;
+  std::vector<std::byte> given_ = pattern(100000, 2);
+  std::vector<std::byte> got_ = std::vector<std::byte>(100000);
   std::size_t sending_ = 0;
   std::size_t receiving_ = 0;
 };
@@ -317,7 +321,7 @@ TEST_F(FetchedMessageTest, OnesThatAreSentAtOnceCountAmongTheTrials) {
 /// The kernel gives the ring's memory page by page: messages that wait for that say nothing about the way.
 TEST_F(FetchedMessageTest, NothingIsTriedBeforeTheRingWasUsed) {
   replace_ends(&peers_, false);                     // as at first
-  for (int i = 0; i < 300; ++i) exchange(6000, 1);  // these stay in their window
+  for (int i = 0; i < 500; ++i) exchange(4000, 1);  // these stay in their window
   const std::uint64_t before = fetched();
   for (std::size_t i = 0; i < capacity / tuning::message_tried_from; ++i) exchange(tuning::message_tried_from, 1);
   EXPECT_EQ(fetched(), before);
@@ -438,6 +442,38 @@ TEST_F(FetchedMessageTest, AMessageIsFetchedBeforeThePositionArrives) {
   EXPECT_EQ(sending_ + waiting, 0U);
 }
 
+TEST_F(FetchedMessageTest, ABlockingReceiveFetchesWhatIsOffered) {
+  offer();
+  EXPECT_EQ(error_of(first), "none");
+  EXPECT_TRUE(receives_at_once());
+  EXPECT_EQ(got_, given_);
+  run(first, second);
+  EXPECT_EQ(sending_, 0U);
+  exchange(100000, 3);
+}
+
+TEST_F(FetchedMessageTest, ABlockingSendIsOfferedAndGoneOnWith) {
+  copy_and_stream();
+  const std::uint64_t before = fetched();
+  EXPECT_FALSE(sends_at_once()) << "nobody receives it";
+  post(first, Direction::send, second, given_, sending_);
+  EXPECT_TRUE(receives_at_once());
+  EXPECT_EQ(got_, given_);
+  run(first, second);
+  EXPECT_EQ(sending_, 0U);
+  EXPECT_EQ(fetched(), before + 1) << "it was offered once";
+  exchange(100000, 3);
+}
+
+TEST_F(FetchedMessageTest, ABlockingSendThatIsGivenUpIsNotBelieved) {
+  copy_and_stream();
+  EXPECT_FALSE(sends_at_once());
+  end(first).give_up();
+  EXPECT_FALSE(receives_at_once());
+  post(second, Direction::receive, first, got_, receiving_);
+  EXPECT_EQ(error_of(second), "lost 2: it has given up the call");
+}
+
 TEST_F(FetchedMessageTest, ASenderThatGaveUpIsNotBelieved) {
   offer();
   EXPECT_EQ(error_of(first), "none");
@@ -468,6 +504,8 @@ TEST_F(BadBufferTest, IsNotBlamedWhereTheSenderGaveUp) {
 }
 
 TEST_F(BadBufferTest, IsTheSendersError) {
+  const Message message = {first, got.data(), got.size(), 7};
+  EXPECT_FALSE(end(second).move_at_once(message, Direction::receive, briefly)) << "progress() has the error";
   post(second, Direction::receive, first, got, receiving);
   EXPECT_EQ(error_of(second),
             "rank 2 on node7 gave a buffer to send of which 100000 bytes are not its memory, or the kernel shows them "
@@ -504,6 +542,8 @@ TEST_F(NodeTransportTest, AnAddressThatNobodyMayReadIsAnotherMessage) {
   std::memcpy(&word, ring().data(), sizeof word);
   word ^= is_offered;
   std::memcpy(ring().data(), &word, sizeof word);
+  const Message message = {first, given.data(), given.size(), 7};
+  EXPECT_FALSE(end(second).move_at_once(message, Direction::receive, Transport::Look::briefly));
   post(second, Direction::receive, first, given, receiving);
   EXPECT_EQ(error_of(second), "differs 2");
 }

@@ -19,11 +19,11 @@ namespace {
 /// while this one copies the next part. A short rest comes with the part before it: otherwise both ends would wait for
 /// it.
 constexpr std::size_t part_after(std::size_t done, std::size_t all) noexcept {
-  const std::size_t usual = all < 24UL << 10 ? 8UL << 10 : all < 128UL << 10 ? 16UL << 10 : 32UL << 10;
+  const std::size_t usual = all < 24UL << 10 ? 4UL << 10 : all < 128UL << 10 ? 16UL << 10 : 32UL << 10;
   const std::size_t part = usual - done % usual;
   return all - done < part + usual / 2 ? all - done : part;
 }
-static_assert(part_after(0, tuning::message_tried_from) == tuning::message_tried_from);
+static_assert(part_after(0, tuning::longest_short_message) == tuning::longest_short_message);
 /// Bytes that are moved through a ring in a turn, before other messages and the other direction get theirs.
 constexpr std::size_t a_turn = 128UL << 10;
 /// Bytes of a fetched message that are copied at once: other messages and the watchdog get their turn in between.
@@ -192,9 +192,9 @@ bool NodeTransport::send_in_step(std::size_t neighbour, const Message& message) 
   RingWriter& ring = neighbours_[neighbour].to;
   Progress send(message, nullptr, neighbour);
   choose_way(neighbours_[neighbour], send);
-  if (send.is_offered()) return false;
   count(ring, send);
-  return move_in_step(send, [&ring](Progress& each) { return put_parts(ring, each); });
+  return move_in_step(
+      send, [&ring](Progress& each) { return each.is_offered() ? offer_alone(ring, each) : put_parts(ring, each); });
 }
 
 bool NodeTransport::receive_in_step(std::size_t neighbour, const Message& message, int polls) {
@@ -206,9 +206,17 @@ bool NodeTransport::receive_in_step(std::size_t neighbour, const Message& messag
   receive.way = announced->way();
   receive.goes_both_ways = announced->goes_both_ways();
   receive.done = receive.header();
-  ring.take_header(receive.header(), part_after(0, receive.header() + announced->length()));
+  if (receive.is_offered()) {
+    ring.take_header(2 * sizeof(std::uint64_t), MessageRing::line);
+    receive.from = ring.take_address();
+  } else {
+    ring.take_header(receive.header(), part_after(0, receive.all()));
+  }
   begin_timing(ring, receive);
-  const bool is_whole = move_in_step(receive, [&ring](Progress& each) { return take_parts(ring, each); });
+  const bool is_whole = move_in_step(receive, [&](Progress& each) -> std::optional<std::size_t> {
+    if (!each.is_offered()) return take_parts(ring, each);
+    return fetch_part(each) ? std::optional<std::size_t>(fetched_at_once) : std::nullopt;
+  });
   if (is_whole) end_timing(ring, receive);
   return is_whole;
 }
@@ -256,8 +264,9 @@ std::optional<RingReader::Announced> NodeTransport::await_header(RingReader& rin
     pause();
     found = ring.announced(message.signature);
   }
-  const bool is_expected =
-      found && (message.is_most ? found->length() <= message.bytes : found->length() == message.bytes);
+  const bool is_expected = found &&
+                           (message.is_most ? found->length() <= message.bytes : found->length() == message.bytes) &&
+                           (!found->is_offered() || peers_ != nullptr);
   return is_expected ? found : std::nullopt;
 }
 
@@ -267,7 +276,7 @@ bool NodeTransport::receive_at_once(RingReader& ring, const Message& message, in
   const std::uint64_t length = announced->length();
   const std::size_t all = header_bytes(length) + length;
   // The rest of a longer one is not in the ring yet. One that goes on at the ring's beginning is rare.
-  if (!is_short(all) || !ring.are_in_one_piece(all)) return false;
+  if (!is_short(all) || announced->is_offered() || !ring.are_in_one_piece(all)) return false;
   ring.read_short(header_bytes(length), {message.data, length});
   return true;
 }
@@ -354,6 +363,15 @@ Result<bool> NodeTransport::offer(Progress& oldest, calls::Watchdog& watchdog) {
   return *any || *fetched;
 }
 
+/// The same for one message, with none behind it. Returns 0 if nothing has happened; nullopt if the ring is damaged.
+std::optional<std::size_t> NodeTransport::offer_alone(RingWriter& ring, Progress& send) noexcept {
+  const bool is_shown = send.done != 0;
+  const auto has_happened = is_shown ? ring.is_fetched(send.from) : show(ring, send);
+  if (!has_happened) return std::nullopt;
+  if (is_shown && *has_happened) send.done = send.all();
+  return *has_happened ? 1 : 0;
+}
+
 void NodeTransport::put_header(RingWriter& ring, const Progress& send) noexcept {
   const std::uint64_t length = send.message.bytes;
   ring.begin_message({send.message.signature, send.way, send.goes_both_ways});
@@ -405,8 +423,7 @@ Result<bool> NodeTransport::take_header(Progress& receive, calls::Watchdog& watc
   receive.way = start->way;
   receive.goes_both_ways = start->goes_both_ways;
   if (is_announced) ring.known(begins, receive.is_offered() ? MessageRing::line : receive.next_part());
-  if (receive.is_offered()) ring.take(std::as_writable_bytes(std::span(&receive.from, 1)));
-  if (receive.is_offered()) ring.release(0);
+  if (receive.is_offered()) receive.from = ring.take_address();
   else if (receive.header() == MessageRing::line) ring.end_line();
   receive.done = receive.header();
   begin_timing(ring, receive);
@@ -433,22 +450,28 @@ void NodeTransport::end_timing(RingReader& ring, const Progress& receive) noexce
   ring.note(tuning::message_class(bytes, receive.goes_both_ways), receive.way, bytes, took);
 }
 
-/// Receives in a single copy.
-Result<bool> NodeTransport::fetch(Progress& receive, calls::Watchdog& watchdog) {
+/// Fetches the next part of what the peer has offered.
+Result<void> NodeTransport::fetch_part(Progress& receive) {
   RingReader& ring = neighbours_[receive.neighbour].from;
   const std::size_t bytes = std::min(receive.remaining(), fetched_at_once);
   const std::size_t at = receive.done - receive.header();
-  const auto read = peers_->read(receive.neighbour, receive.message.data + at, receive.from + at, bytes);
-  if (ring.has_given_up()) return watchdog.lost(receive.message.peer, "it has given up the call");
-  if (!read) return why_not_fetched(receive, bytes, read.error(), watchdog);
+  auto read = peers_->read(receive.neighbour, receive.message.data + at, receive.from + at, bytes);
+  if (ring.has_given_up()) return Error{Errc::aborted, "it has given up the call"};
+  if (!read) return read;
   receive.done += bytes;
   if (receive.remaining() == 0) ring.finish_fetching();
+  return {};
+}
+
+/// Receives in a single copy.
+Result<bool> NodeTransport::fetch(Progress& receive, calls::Watchdog& watchdog) {
+  if (auto status = fetch_part(receive); !status) return why_not_fetched(receive, status.error(), watchdog);
   return true;
 }
 
 /// A bad buffer of this rank ends its process, as copying to it would.
-Error NodeTransport::why_not_fetched(const Progress& receive, std::size_t bytes, const Error& error,
-                                     calls::Watchdog& watchdog) const {
+Error NodeTransport::why_not_fetched(const Progress& receive, const Error& error, calls::Watchdog& watchdog) const {
+  const std::size_t bytes = std::min(receive.remaining(), fetched_at_once);
   if (error.code != Errc::invalid_argument) return watchdog.lost(receive.message.peer, error.message);
   write_to_each_page(receive.message.data + (receive.done - receive.header()), bytes);
   return bad_buffer_of(receive.message.peer, host_, bytes, error.message);
@@ -563,6 +586,7 @@ void NodeTransport::give_up() noexcept {
     each.sends.clear();
     each.receives.clear();
   }
+  if (begun_ && begun_->is_offered()) neighbours_[begun_->neighbour].to.give_up();
   sending_.clear();
   receiving_.clear();
   begun_.reset();

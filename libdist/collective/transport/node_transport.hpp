@@ -58,7 +58,9 @@ class NodeTransport final : public Transport {
     return data == 0 || (saves_a_line && data <= MessageRing::brief) ? words : MessageRing::line;
   }
   /// Whether a message of this many bytes of header and data goes in one part, and is never fetched.
-  [[nodiscard]] static constexpr bool is_short(std::size_t all) noexcept { return all <= tuning::message_tried_from; }
+  [[nodiscard]] static constexpr bool is_short(std::size_t all) noexcept {
+    return all <= tuning::longest_short_message;
+  }
   struct Progress {
     explicit Progress(const Message& all, std::size_t* counter = nullptr, std::size_t index = 0)
         : message(all), left(counter), neighbour(index) {}
@@ -137,14 +139,15 @@ class NodeTransport final : public Transport {
   [[nodiscard]] static std::optional<std::size_t> take_parts(RingReader& ring, Progress& receive) noexcept;
   [[nodiscard]] static std::optional<bool> show(RingWriter& ring, Progress& send) noexcept;
   [[nodiscard]] static std::optional<bool> put_ahead(RingWriter& ring, std::span<Progress> oldest) noexcept;
+  [[nodiscard]] static std::optional<std::size_t> offer_alone(RingWriter& ring, Progress& send) noexcept;
   [[nodiscard]] Result<bool> offer(Progress& oldest, calls::Watchdog& watchdog);
   /// Takes the header of an arriving message, and compares it with what is expected.
   [[nodiscard]] Result<bool> take_header(Progress& receive, calls::Watchdog& watchdog);
   void begin_timing(RingReader& ring, Progress& receive) const noexcept;
   static void end_timing(RingReader& ring, const Progress& receive) noexcept;
+  [[nodiscard]] Result<void> fetch_part(Progress& receive);
   [[nodiscard]] Result<bool> fetch(Progress& receive, calls::Watchdog& watchdog);
-  [[nodiscard]] Error why_not_fetched(const Progress& receive, std::size_t bytes, const Error& error,
-                                      calls::Watchdog& watchdog) const;
+  [[nodiscard]] Error why_not_fetched(const Progress& receive, const Error& error, calls::Watchdog& watchdog) const;
   [[nodiscard]] Result<bool> stream(Progress& receive, calls::Watchdog& watchdog);
   [[nodiscard]] Result<bool> push(Progress& send, calls::Watchdog& watchdog);
   [[nodiscard]] Result<bool> pull(Progress& receive, calls::Watchdog& watchdog);

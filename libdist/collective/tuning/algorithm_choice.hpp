@@ -104,6 +104,9 @@ static_assert(single_copy_step(most_ranks_single_copy) * (most_ranks_single_copy
               node_slot - single_copy_offsets);
 static_assert(most_ranks_single_copy * sizeof(std::uint64_t) <= single_copy_offsets);
 
+/// Messages of a node that go in one part, with their headers: longer ones are read while they are written.
+inline constexpr std::size_t longest_short_message = 4 * kib + 64;
+
 /// Messages of this many bytes may be written to the ring by streaming stores, or fetched from the other process if the
 /// kernel allows that. Which way is fastest is tried for each of these classes: of sizes, and of messages that go both
 /// ways at once.

@@ -180,7 +180,7 @@ class RingWriter : public RingEnd {
   void put(std::span<const std::byte> bytes, MessageWay way = MessageWay::copied) noexcept {
     pass(bytes.size(), [&](std::byte* to, std::size_t from, std::size_t count) {
       if (way == MessageWay::streamed) copy_by_streaming(to, bytes.data() + from, count);
-      else copy_.copy(to, bytes.data() + from, count);
+      else copy_in(to, bytes.data() + from, count);
     });
   }
   void begin_message(const MessageStart& start) noexcept {
@@ -197,7 +197,7 @@ class RingWriter : public RingEnd {
     const std::uint64_t word = word_of(start);
     const std::uint64_t length = data.size();
     std::memcpy(place(begin) + word_bytes, &length, sizeof length);
-    copy_.copy(place(begin) + header_bytes, data.data(), length);
+    copy_in(place(begin) + header_bytes, data.data(), length);
     pass_short(header_bytes + length);
     word_at(begin).store(word, std::memory_order_release);
     ring_->written.store(at_, std::memory_order_release);
@@ -235,6 +235,10 @@ class RingWriter : public RingEnd {
   }
 
  private:
+  void copy_in(std::byte* to, const std::byte* from, std::size_t bytes) const noexcept {
+    prefetch_for_copy(to, bytes);
+    copy_.copy(to, from, bytes);
+  }
   /// Asks for the lines of the next message, which is likely to be as long as this one: for the first 320 bytes of it,
   /// since more lines at once would delay what this rank does meanwhile.
   void ask_for_next(std::size_t bytes) noexcept {
@@ -270,24 +274,26 @@ class RingReader : public RingEnd {
   /// A message that begins here: in one word, which is faster to return.
   class Announced {
    public:
-    [[nodiscard]] std::uint64_t length() const noexcept { return word_ & ~MessageStart::ring_bits; }  ///< bytes
+    [[nodiscard]] std::uint64_t length() const noexcept { return word_ & ~bits; }  ///< bytes
+    [[nodiscard]] bool is_offered() const noexcept { return (word_ & MessageStart::fetched_bit) != 0; }
     [[nodiscard]] MessageWay way() const noexcept {
+      if (is_offered()) return MessageWay::fetched;
       return (word_ & MessageStart::streamed_bit) == 0 ? MessageWay::copied : MessageWay::streamed;
     }
     [[nodiscard]] bool goes_both_ways() const noexcept { return (word_ & MessageStart::both_ways_bit) != 0; }
 
    private:
     friend RingReader;
+    static constexpr std::uint64_t bits = MessageStart::fetched_bit | MessageStart::ring_bits;
     explicit Announced(std::uint64_t word) : word_(word) {}
     std::uint64_t word_;
   };
-  /// nullopt unless a message of this signature begins here, all of its first part is in the ring, and it is not
-  /// offered.
+  /// nullopt unless a message of this signature begins here, and all of its first part is in the ring.
   [[nodiscard]] std::optional<Announced> announced(std::uint32_t signature) noexcept {
     if (key_ == 0) key_ = ring_->key.load(std::memory_order_relaxed);
     if (key_ == 0) return std::nullopt;
     const std::uint64_t other = word_at(at_).load(std::memory_order_acquire) ^ word_of({signature});
-    if ((other & ~MessageStart::ring_bits) != 0) {
+    if ((other & ~Announced::bits) != 0) {
       has_waited_ = true;
       return std::nullopt;
     }
@@ -297,6 +303,13 @@ class RingReader : public RingEnd {
   void take_header(std::size_t header_bytes, std::size_t part) noexcept {
     known(at_, part);
     at_ += header_bytes;
+  }
+  /// Takes the rest of the header of an offered message, behind its length: the address of its data.
+  [[nodiscard]] std::uint64_t take_address() noexcept {
+    std::uint64_t address = 0;
+    take(std::as_writable_bytes(std::span(&address, 1)));
+    release(0);
+    return address;
   }
   /// Takes the whole of a short message that announced() has found and that is in one piece: what take_header(), take()
   /// of its data, and release() do.

@@ -1,6 +1,7 @@
 // Processor hints for ranks that exchange cache lines.
 #pragma once
 
+#include <cstddef>
 #include <thread>
 #ifdef __SSE2__
 #include <immintrin.h>
@@ -44,6 +45,17 @@ inline void prefetch_for_write(void* line) noexcept {
 #else
   __builtin_prefetch(line, 1);
 #endif
+}
+
+/// Requests all lines of memory that is written at once, and that others have read. Without it, stores get their lines
+/// one after the other, as far as the processor looks ahead. Nothing for a few lines, for which the processor looks
+/// ahead far enough, and for so many that they would not stay in its first cache.
+inline void prefetch_for_copy(std::byte* to, std::size_t bytes) noexcept {
+  constexpr std::size_t line = 64;
+  constexpr std::size_t few = 5 * line;
+  constexpr std::size_t most = 8UL << 10;
+  if (bytes <= few || bytes > most) return;
+  for (std::size_t i = 0; i < bytes; i += line) prefetch_for_write(to + i);
 }
 
 }  // namespace amldist::collective
