@@ -6,7 +6,7 @@
 namespace amldist::collective {
 
 Result<void> CallRunner::run(calls::Call& call, const std::atomic<bool>* is_awaited) {
-  if (parts_.context.is_lost()) return parts_.refused.refuse(call, parts_.ticks.now());
+  if (parts_.context.is_lost()) return refuse(call);
   const std::uint64_t began = parts_.host.is_brief(call) ? clock_.now() : clock_.read_exactly();
   const int device = parts_.devices.device_of(call, began);
   const bool on_device = device != DeviceCalls::no_device;
@@ -16,6 +16,12 @@ Result<void> CallRunner::run(calls::Call& call, const std::atomic<bool>* is_awai
   call.sequence = parts_.numbers.next(call, on_device);
   if (call.operation == calls::Operation::split) return run_split(call);
   return on_device ? run_on_device(device, call, clock_.exactly()) : run_on_host(call, began, is_awaited);
+}
+
+/// A message may have begun at once, as the data that another rank is going to fetch.
+Error CallRunner::refuse(const calls::Call& call) {
+  if (is_point_to_point(call.operation)) parts_.host.messages().give_up();
+  return parts_.refused.refuse(call, parts_.ticks.now());
 }
 
 template <typename Finish>

@@ -188,7 +188,7 @@ class NodeCollectives {
                   Store store) const;
   /// Copies to the own staging buffer or other memory that another rank has in its cache.
   void copy_for_others(void* to, const void* from, std::size_t bytes) const {
-    prefetch_for_copy(static_cast<std::byte*>(to), bytes);
+    if (tuned_.for_others != Store::streaming) prefetch_for_copy(static_cast<std::byte*>(to), bytes);
     copy(to, from, bytes, tuned_.for_others);
   }
   /// A slot has a part for each other rank: the bytes of one, a multiple of a cache line, for blocks of at most

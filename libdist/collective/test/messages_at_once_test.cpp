@@ -124,11 +124,14 @@ TEST_F(AtOnce, AnotherOneThanExpectedIsLeftForPost) {
 }
 
 TEST_F(AtOnce, ADamagedRingIsLeftForPost) {
-  ring().taken.store(12345);
-  std::vector<std::byte> rest(8000);
-  while (moves(first, Direction::send, second, rest)) ring().taken.store(12345);
-  std::size_t left = 0;
-  EXPECT_FALSE(end(first).post({second, rest.data(), rest.size(), 7, false}, Direction::send, left, watchdog));
+  for (const std::size_t length : {4000UL, 8000UL}) {
+    replace_ends(nullptr, true);
+    std::vector<std::byte> rest(length);
+    do ring().taken.store(12345);
+    while (moves(first, Direction::send, second, rest));
+    std::size_t left = 0;
+    EXPECT_FALSE(end(first).post({second, rest.data(), rest.size(), 7, false}, Direction::send, left, watchdog));
+  }
 }
 
 TEST_F(AtOnce, OtherNodesAreAsked) {

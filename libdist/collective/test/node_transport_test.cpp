@@ -9,6 +9,7 @@
 #include <deque>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "node_transport_fixture.hpp"
 
@@ -19,7 +20,8 @@ constexpr std::size_t header = 16;
 
 TEST_F(NodeTransportTest, EveryLengthAtABorderArrives) {
   std::vector<std::size_t> lengths = {0, 1, header - 1, header, header + 1};
-  for (const std::size_t lines : {1UL, 2UL, 32UL, 256UL, 1024UL, 2048UL}) {  // 2, 16, 64 and 128 KiB
+  // 2, 4, 6, 16, 24, 64 and 128 KiB
+  for (const std::size_t lines : {1UL, 2UL, 32UL, 64UL, 65UL, 96UL, 256UL, 384UL, 1024UL, 2048UL}) {
     const std::size_t border = lines * MessageRing::line;
     for (const std::size_t base : {border - header, border}) {
       for (const std::size_t length : {base - 1, base, base + 1}) lengths.push_back(length);
@@ -208,8 +210,8 @@ INSTANTIATE_TEST_SUITE_P(Counters, DamagedRing,
 
 /// The word of a message reaches the reader before the writer's position does.
 TEST_F(NodeTransportTest, AnAnnouncedMessageArrivesBeforeThePositionDoes) {
-  std::vector<std::size_t> lengths = {0, 8, 48, 49, 100, 112, 113, 2048, 5000};
-  lengths.insert(lengths.end(), 60, 5000);  // past the window's end
+  std::vector<std::size_t> lengths = {0, 8, 48, 49, 100, 112, 113, 2048, 4000, 5000};
+  lengths.insert(lengths.end(), 60, 4000);  // past the window's end
   for (const std::size_t length : lengths) {
     std::vector<std::byte> given = pattern(length, 5);
     std::vector<std::byte> got(length);
@@ -282,6 +284,11 @@ class FetchedMessageTest : public NodeTransportTest {
   }
   [[nodiscard]] bool receives_at_once() {
     return end(second).move_at_once({first, got_.data(), got_.size(), 7}, Direction::receive, briefly);
+  }
+
+  void resize(std::size_t bytes) {
+    given_ = pattern(bytes, 2);
+    got_.resize(bytes);
   }
 
   static constexpr auto briefly = Transport::Look::briefly;
@@ -463,6 +470,78 @@ TEST_F(FetchedMessageTest, ABlockingSendIsOfferedAndGoneOnWith) {
   EXPECT_EQ(sending_, 0U);
   EXPECT_EQ(fetched(), before + 1) << "it was offered once";
   exchange(100000, 3);
+}
+
+TEST_F(FetchedMessageTest, ABlockingReceiveFetchesALongMessageInParts) {
+  resize(3UL << 20);
+  for (unsigned way = 0; way < 2; ++way) exchange(given_.size(), way);
+  offer_next();
+  EXPECT_EQ(error_of(first), "none");
+  EXPECT_TRUE(receives_at_once());
+  EXPECT_EQ(got_, given_);
+  run(first, second);
+  EXPECT_EQ(sending_, 0U);
+}
+
+TEST_F(FetchedMessageTest, ABlockingSendWithoutRoomForItsOfferIsGoneOnWith) {
+  copy_and_stream();
+  const std::vector<std::byte> wanted = given_;
+  resize(100);
+  int sent = 0;
+  while (sends_at_once()) ++sent;
+  const std::vector<std::byte> small = std::exchange(given_, wanted);
+  EXPECT_FALSE(sends_at_once());
+  for (; sent > 0; --sent) ASSERT_TRUE(receives_at_once());
+  EXPECT_EQ(got_, small);
+  got_.resize(given_.size());
+  const std::uint64_t before = fetched();
+  post(first, Direction::send, second, given_, sending_);
+  EXPECT_TRUE(receives_at_once());
+  EXPECT_EQ(got_, given_);
+  run(first, second);
+  EXPECT_EQ(sending_, 0U);
+  EXPECT_EQ(fetched(), before + 1);
+}
+
+TEST_F(FetchedMessageTest, ABlockingSendLeavesADamagedRingForPost) {
+  copy_and_stream();
+  ring().fetched = 77;
+  EXPECT_FALSE(sends_at_once());
+  const auto posted = end(first).post({second, given_.data(), given_.size(), 7}, Direction::send, sending_, watchdog);
+  ASSERT_FALSE(posted);
+  EXPECT_EQ(posted.error().message, "lost 5: the ring in shared memory is damaged");
+}
+
+TEST_F(FetchedMessageTest, ALengthOfNoMemoryIsNoOffer) {
+  prefer(MessageWay::copied);
+  const std::uint64_t at = ring().written;
+  post(first, Direction::send, second, given_, sending_);
+  const std::uint64_t length = given_.size() | MessageStart::fetched_bit;
+  std::memcpy(ring().data() + at % capacity + RingEnd::word_bytes, &length, sizeof length);
+  EXPECT_FALSE(receives_at_once());
+  post(second, Direction::receive, first, got_, receiving_);
+  EXPECT_EQ(error_of(second), "differs 2");
+}
+
+TEST_F(FetchedMessageTest, BothEndsOfBlockingMessagesGoOnTogether) {
+  prefer(MessageWay::fetched);
+  constexpr int messages = 50;
+  const auto move = [&](int rank, Direction direction, std::size_t& left) {
+    WitnessWatchdog own;
+    std::vector<std::byte>& data = direction == Direction::send ? given_ : got_;
+    if (direction == Direction::send ? sends_at_once() : receives_at_once()) return;
+    EXPECT_TRUE(end(rank).post({rank == first ? second : first, data.data(), data.size(), 7}, direction, left, own));
+    while (left != 0) EXPECT_TRUE(end(rank).progress(own));
+  };
+  std::thread sender([&] {
+    for (int i = 0; i < messages; ++i) move(first, Direction::send, sending_);
+  });
+  for (int i = 0; i < messages; ++i) {
+    got_.assign(got_.size(), std::byte{0});
+    move(second, Direction::receive, receiving_);
+    EXPECT_EQ(got_, given_);
+  }
+  sender.join();
 }
 
 TEST_F(FetchedMessageTest, ABlockingSendThatIsGivenUpIsNotBelieved) {

@@ -105,8 +105,9 @@ Result<void> NodeTransport::post(const Message& message, Direction direction, st
   Queue& queue = sends ? neighbour.sends : neighbour.receives;
   const bool was_empty = queue.is_empty();
   Progress& begun = queue.push(message, left, *index);
-  if (begun_ && begun_->neighbour == *index && begun_->message.data == message.data) {
-    begun = *std::exchange(begun_, std::nullopt);
+  if (begun_ && begun_->direction == direction && begun_->message.neighbour == *index &&
+      begun_->message.message.data == message.data) {
+    begun = std::exchange(begun_, std::nullopt)->message;
     begun.left = &left;
   } else if (sends && is_tried(message)) {
     choose_way(neighbour, begun);
@@ -142,7 +143,7 @@ bool NodeTransport::move_at_once(const Message& message, Direction direction, Lo
   const bool is_one_part = is_short(header_bytes(message.bytes) + message.bytes);
   if (!is_one_part && !may_wait) return false;
   if (!neighbour.receives.is_empty() && !take_arrived(*index)) return false;
-  constexpr int brief = 128;  // about two microseconds
+  constexpr int brief = 128;  // two or three microseconds
   const int polls = !may_wait ? 1 : oversubscribed_ ? looks_of_shared_processors : brief;
   return is_one_part ? receive_at_once(neighbour.from, message, polls) : receive_in_step(*index, message, polls);
 }
@@ -162,16 +163,16 @@ void NodeTransport::pause() noexcept {
 
 /// Moves a long message while the other rank does its part. If that pauses, post() goes on with the message.
 template <typename Move>
-bool NodeTransport::move_in_step(Progress message, Move move) {
-  const int patience = oversubscribed_ ? looks_of_shared_processors : 512;  // polls: 512 are about eight microseconds
+bool NodeTransport::move_in_step(Progress message, Direction direction, Move move) {
+  const int patience = oversubscribed_ ? looks_of_shared_processors : 512;  // polls: 8 to 13 microseconds
   for (int idle = 0; message.remaining() != 0 && idle < patience; ++idle) {
     const auto moved = move(message);
-    if (!moved) break;  // the ring is damaged: progress() reports that
+    if (!moved) break;  // the ring is damaged, or the fetch has failed: progress() reports that
     if (*moved != 0) idle = -1;
     else pause();
   }
   if (message.remaining() == 0) return true;
-  begun_ = message;
+  begun_ = {message, direction};
   return false;
 }
 
@@ -193,8 +194,9 @@ bool NodeTransport::send_in_step(std::size_t neighbour, const Message& message) 
   Progress send(message, nullptr, neighbour);
   choose_way(neighbours_[neighbour], send);
   count(ring, send);
-  return move_in_step(
-      send, [&ring](Progress& each) { return each.is_offered() ? offer_alone(ring, each) : put_parts(ring, each); });
+  return move_in_step(send, Direction::send, [&ring](Progress& each) {
+    return each.is_offered() ? offer_alone(ring, each) : put_parts(ring, each);
+  });
 }
 
 bool NodeTransport::receive_in_step(std::size_t neighbour, const Message& message, int polls) {
@@ -207,15 +209,15 @@ bool NodeTransport::receive_in_step(std::size_t neighbour, const Message& messag
   receive.goes_both_ways = announced->goes_both_ways();
   receive.done = receive.header();
   if (receive.is_offered()) {
-    ring.take_header(2 * sizeof(std::uint64_t), MessageRing::line);
+    ring.take_header(header_words, MessageRing::line);
     receive.from = ring.take_address();
   } else {
     ring.take_header(receive.header(), part_after(0, receive.all()));
   }
   begin_timing(ring, receive);
-  const bool is_whole = move_in_step(receive, [&](Progress& each) -> std::optional<std::size_t> {
-    if (!each.is_offered()) return take_parts(ring, each);
-    return fetch_part(each) ? std::optional<std::size_t>(fetched_at_once) : std::nullopt;
+  const bool is_whole = move_in_step(receive, Direction::receive, [&](Progress& each) {
+    if (each.is_offered()) return fetch_part(each) ? std::optional<std::size_t>(1) : std::nullopt;
+    return take_parts(ring, each);
   });
   if (is_whole) end_timing(ring, receive);
   return is_whole;
@@ -332,19 +334,22 @@ std::optional<bool> NodeTransport::show(RingWriter& ring, Progress& send) noexce
   return true;
 }
 
-/// Puts into the ring what the oldest messages need there: where those are that are to be fetched, and short ones
-/// between them. Returns whether anything was put there; nullopt if the ring is damaged.
+/// Puts into the ring what the oldest messages need there: where those are that are to be fetched, and those between
+/// them that are too short for that. Returns whether anything was put there; nullopt if the ring is damaged.
 std::optional<bool> NodeTransport::put_ahead(RingWriter& ring, std::span<Progress> oldest) noexcept {
   bool any = false;
+  const auto needs_room = [](const Progress& each) {
+    return each.is_offered() ? each.done == 0 : each.remaining() != 0;
+  };
   for (Progress& each : oldest) {
-    if (!each.is_offered() && !is_short(each.all())) break;
-    if (each.done != 0) continue;
+    if (!each.is_offered() && each.message.bytes >= tuning::message_tried_from) break;
+    if (!needs_room(each)) continue;
     std::optional<bool> has_put;
     if (each.is_offered()) has_put = show(ring, each);
     else if (const auto bytes = put_parts(ring, each)) has_put = *bytes != 0;
     if (!has_put) return std::nullopt;
-    if (!*has_put) break;
-    any = true;
+    any = any || *has_put;
+    if (needs_room(each)) break;
   }
   return any;
 }
@@ -359,11 +364,12 @@ Result<bool> NodeTransport::offer(Progress& oldest, calls::Watchdog& watchdog) {
   if (oldest.done == 0) return false;
   const auto fetched = neighbour.to.is_fetched(oldest.from);
   if (!fetched) return watchdog.lost(oldest.message.peer, damaged);
-  if (*fetched) oldest.done += oldest.remaining();
+  if (*fetched) oldest.done = oldest.all();
   return *any || *fetched;
 }
 
-/// The same for one message, with none behind it. Returns 0 if nothing has happened; nullopt if the ring is damaged.
+/// Offers a message with no other behind it or, if that is done, looks whether it was fetched. Returns 0 if there was
+/// no room, or it was not; nullopt if the ring is damaged.
 std::optional<std::size_t> NodeTransport::offer_alone(RingWriter& ring, Progress& send) noexcept {
   const bool is_shown = send.done != 0;
   const auto has_happened = is_shown ? ring.is_fetched(send.from) : show(ring, send);
@@ -446,7 +452,7 @@ void NodeTransport::end_timing(RingReader& ring, const Progress& receive) noexce
   auto took = Clock::now() - receive.begun;
   if (!receive.is_offered() && receive.goes_both_ways) took *= 3;
   else if (!receive.is_offered() && bytes <= ring.capacity())
-    took += took * static_cast<long>(part_after(0, bytes)) / static_cast<long>(bytes);
+    took += took * static_cast<long>(part_after(0, receive.all())) / static_cast<long>(bytes);
   ring.note(tuning::message_class(bytes, receive.goes_both_ways), receive.way, bytes, took);
 }
 
@@ -586,7 +592,8 @@ void NodeTransport::give_up() noexcept {
     each.sends.clear();
     each.receives.clear();
   }
-  if (begun_ && begun_->is_offered()) neighbours_[begun_->neighbour].to.give_up();
+  if (begun_ && begun_->direction == Direction::send && begun_->message.is_offered())
+    neighbours_[begun_->message.neighbour].to.give_up();
   sending_.clear();
   receiving_.clear();
   begun_.reset();

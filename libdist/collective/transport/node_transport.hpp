@@ -48,14 +48,14 @@ class NodeTransport final : public Transport {
   void give_up() noexcept override;
 
  private:
-  /// The word with the signature, and the length. Data begins on a cache line of its own, since copying it to another
-  /// offset within one takes twice as long, unless a brief message needs a line less if its data follows them. If data
-  /// is fetched, its address follows them.
+  /// Bytes of the word with the signature, and of the length.
+  static constexpr std::size_t header_words = RingEnd::word_bytes + sizeof(std::uint64_t);
+  /// Data begins on a cache line of its own, since copying it to another offset within one takes twice as long, unless
+  /// a brief message needs a line less if its data follows the words. If data is fetched, its address follows them.
   [[nodiscard]] static constexpr std::size_t header_bytes(std::size_t data) noexcept {
-    constexpr std::size_t words = RingEnd::word_bytes + sizeof(std::uint64_t);
     const std::size_t in_last_line = data % MessageRing::line;
-    const bool saves_a_line = in_last_line != 0 && words + in_last_line <= MessageRing::line;
-    return data == 0 || (saves_a_line && data <= MessageRing::brief) ? words : MessageRing::line;
+    const bool saves_a_line = in_last_line != 0 && header_words + in_last_line <= MessageRing::line;
+    return data == 0 || (saves_a_line && data <= MessageRing::brief) ? header_words : MessageRing::line;
   }
   /// Whether a message of this many bytes of header and data goes in one part, and is never fetched.
   [[nodiscard]] static constexpr bool is_short(std::size_t all) noexcept {
@@ -83,6 +83,10 @@ class NodeTransport final : public Transport {
     [[nodiscard]] std::size_t next_part() const noexcept;
     /// The part of the data that is among the next `bytes` bytes of header and data.
     [[nodiscard]] std::span<std::byte> data(std::size_t bytes) const noexcept;
+  };
+  struct Begun {
+    Progress message;
+    Direction direction;
   };
   /// Messages in one direction, oldest first.
   class Queue {
@@ -132,7 +136,7 @@ class NodeTransport final : public Transport {
   [[nodiscard]] bool receive_at_once(RingReader& ring, const Message& message, int polls) noexcept;
   void pause() noexcept;
   template <typename Move>
-  [[nodiscard]] bool move_in_step(Progress message, Move move);
+  [[nodiscard]] bool move_in_step(Progress message, Direction direction, Move move);
   [[nodiscard]] bool send_in_step(std::size_t neighbour, const Message& message);
   [[nodiscard]] bool receive_in_step(std::size_t neighbour, const Message& message, int polls);
   [[nodiscard]] static std::optional<std::size_t> put_parts(RingWriter& ring, Progress& send) noexcept;
@@ -169,7 +173,7 @@ class NodeTransport final : public Transport {
   std::vector<std::size_t> sending_;  ///< neighbours to which messages are under way, in the order in which they began
   std::vector<std::size_t> receiving_;  ///< those from which messages are expected
   bool others_are_idle_ = true;         ///< the other transport has no messages under way
-  std::optional<Progress> begun_;       ///< what move_at_once() has begun, for the next post()
+  std::optional<Begun> begun_;          ///< what move_at_once() has begun, for the next post()
   bool has_taken_ = false;              ///< messages ended outside of progress()
   TimedPauses pauses_;
   bool is_new_ = false;  ///< a message was posted since the last rest()

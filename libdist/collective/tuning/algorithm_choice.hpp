@@ -104,13 +104,15 @@ static_assert(single_copy_step(most_ranks_single_copy) * (most_ranks_single_copy
               node_slot - single_copy_offsets);
 static_assert(most_ranks_single_copy * sizeof(std::uint64_t) <= single_copy_offsets);
 
-/// Messages of a node that go in one part, with their headers: longer ones are read while they are written.
+/// Messages of a node up to this length, header included, are written and read as a whole, in the window of the ring
+/// that the caches hold, and can be received at the first look.
 inline constexpr std::size_t longest_short_message = 4 * kib + 64;
 
 /// Messages of this many bytes may be written to the ring by streaming stores, or fetched from the other process if the
 /// kernel allows that. Which way is fastest is tried for each of these classes: of sizes, and of messages that go both
 /// ways at once.
 inline constexpr std::size_t message_tried_from = 8 * kib;
+static_assert(longest_short_message < message_tried_from);
 /// Shorter ones that go both ways are not fetched: what a rank does between two of them takes as long as a copy, and is
 /// in no measured time.
 inline constexpr std::size_t both_ways_fetched_from = 24 * kib;

@@ -65,8 +65,8 @@ struct MessageStart {
   static constexpr std::uint64_t fetched_bit = std::uint64_t{1} << 62;
   static constexpr std::uint64_t streamed_bit = std::uint64_t{1} << 61;
   static constexpr std::uint64_t both_ways_bit = std::uint64_t{1} << 60;
-  /// What the words of two messages of one signature that go through the ring may differ in.
-  static constexpr std::uint64_t ring_bits = streamed_bit | both_ways_bit;
+  /// What the words of two messages of one signature may differ in.
+  static constexpr std::uint64_t way_bits = fetched_bit | streamed_bit | both_ways_bit;
   /// The word of a message, before the position is added.
   [[nodiscard]] std::uint64_t word() const noexcept {
     return std::uint64_t{1} << 63 | bit_of(way) | (goes_both_ways ? both_ways_bit : 0) | signature;
@@ -201,7 +201,7 @@ class RingWriter : public RingEnd {
     pass_short(header_bytes + length);
     word_at(begin).store(word, std::memory_order_release);
     ring_->written.store(at_, std::memory_order_release);
-    if (header_bytes + length <= MessageRing::brief) ask_for_next(header_bytes + length);
+    if (header_bytes + length <= MessageRing::brief) prefetch_for_next(header_bytes + length);
   }
   /// The way of the next message of this tuning::message_class(). `can_fetch`: the reader may read this process'
   /// memory.
@@ -231,7 +231,7 @@ class RingWriter : public RingEnd {
     end_part(whole_short);
     if (std::exchange(has_begun_, false)) word_at(begun_).store(word_, std::memory_order_release);
     ring_->written.store(at_, std::memory_order_release);
-    if (is_brief) ask_for_next(part);
+    if (is_brief) prefetch_for_next(part);
   }
 
  private:
@@ -239,11 +239,10 @@ class RingWriter : public RingEnd {
     prefetch_for_copy(to, bytes);
     copy_.copy(to, from, bytes);
   }
-  /// Asks for the lines of the next message, which is likely to be as long as this one: for the first 320 bytes of it,
-  /// since more lines at once would delay what this rank does meanwhile.
-  void ask_for_next(std::size_t bytes) noexcept {
-    constexpr std::size_t most = 5 * MessageRing::line;
-    for (std::size_t i = 0; i < std::min(bytes, most); i += MessageRing::line) prefetch_for_write(place(at_ + i));
+  /// Prefetches the lines of the next message, which is likely to be as long as this one: those for which
+  /// prefetch_for_copy() does nothing. More at once would delay what this rank does meanwhile.
+  void prefetch_for_next(std::size_t bytes) noexcept {
+    for (std::size_t i = 0; i < std::min(bytes, few_lines); i += MessageRing::line) prefetch_for_write(place(at_ + i));
   }
 
   std::uint64_t begun_ = 0;  ///< where the message begins that was started since the last publish()
@@ -266,7 +265,7 @@ class RingReader : public RingEnd {
     const std::uint64_t copied = word_of({signature});
     for (int poll = 0; poll < polls; ++poll) {
       const std::uint64_t other = word_at(at_).load(std::memory_order_acquire) ^ copied;
-      if ((other & ~(MessageStart::fetched_bit | MessageStart::ring_bits)) == 0) return true;
+      if ((other & ~MessageStart::way_bits) == 0) return true;
       relax_briefly();
     }
     return false;
@@ -274,7 +273,7 @@ class RingReader : public RingEnd {
   /// A message that begins here: in one word, which is faster to return.
   class Announced {
    public:
-    [[nodiscard]] std::uint64_t length() const noexcept { return word_ & ~bits; }  ///< bytes
+    [[nodiscard]] std::uint64_t length() const noexcept { return word_ & ~MessageStart::way_bits; }  ///< bytes
     [[nodiscard]] bool is_offered() const noexcept { return (word_ & MessageStart::fetched_bit) != 0; }
     [[nodiscard]] MessageWay way() const noexcept {
       if (is_offered()) return MessageWay::fetched;
@@ -284,7 +283,6 @@ class RingReader : public RingEnd {
 
    private:
     friend RingReader;
-    static constexpr std::uint64_t bits = MessageStart::fetched_bit | MessageStart::ring_bits;
     explicit Announced(std::uint64_t word) : word_(word) {}
     std::uint64_t word_;
   };
@@ -293,11 +291,13 @@ class RingReader : public RingEnd {
     if (key_ == 0) key_ = ring_->key.load(std::memory_order_relaxed);
     if (key_ == 0) return std::nullopt;
     const std::uint64_t other = word_at(at_).load(std::memory_order_acquire) ^ word_of({signature});
-    if ((other & ~Announced::bits) != 0) {
+    const std::uint64_t length = word_at(at_ + word_bytes).load(std::memory_order_relaxed);
+    // A length that no memory has could pass for another way.
+    if (((other & ~MessageStart::way_bits) | (length & MessageStart::way_bits)) != 0) {
       has_waited_ = true;
       return std::nullopt;
     }
-    return Announced(word_at(at_ + word_bytes).load(std::memory_order_relaxed) | other);
+    return Announced(length | other);
   }
   /// Takes the header of the message that announced() has found. `part`: the header and what comes with it.
   void take_header(std::size_t header_bytes, std::size_t part) noexcept {

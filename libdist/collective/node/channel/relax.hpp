@@ -47,14 +47,16 @@ inline void prefetch_for_write(void* line) noexcept {
 #endif
 }
 
-/// Requests all lines of memory that is written at once, and that others have read. Without it, stores get their lines
-/// one after the other, as far as the processor looks ahead. Nothing for a few lines, for which the processor looks
-/// ahead far enough, and for so many that they would not stay in its first cache.
+/// Bytes whose lines a processor gets without help while it copies, or that were prefetched before.
+inline constexpr std::size_t few_lines = 5 * 64;
+
+/// Prefetches memory that is about to be written by a copy, and that another rank has read. Otherwise the stores get
+/// its cache lines one after the other, as far as the processor looks ahead. Does nothing for up to 320 bytes, or for
+/// more than 8 KiB, with which copies took longer.
 inline void prefetch_for_copy(std::byte* to, std::size_t bytes) noexcept {
   constexpr std::size_t line = 64;
-  constexpr std::size_t few = 5 * line;
   constexpr std::size_t most = 8UL << 10;
-  if (bytes <= few || bytes > most) return;
+  if (bytes <= few_lines || bytes > most) return;
   for (std::size_t i = 0; i < bytes; i += line) prefetch_for_write(to + i);
 }
 
