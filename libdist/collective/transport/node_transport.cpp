@@ -72,20 +72,6 @@ std::span<std::byte> NodeTransport::Progress::data(std::size_t bytes) const noex
   return {message.data + (done + in_header - header()), bytes - in_header};
 }
 
-void NodeTransport::Queue::pop() noexcept {
-  constexpr std::size_t most_ended = 256;  // what has ended is moved out seldom
-  ++first_;
-  if (is_empty()) return clear();
-  if (first_ < most_ended || first_ < messages_.size() / 2) return;
-  messages_.erase(messages_.begin(), messages_.begin() + static_cast<std::ptrdiff_t>(first_));
-  first_ = 0;
-}
-
-void NodeTransport::Queue::clear() noexcept {
-  messages_.clear();
-  first_ = 0;
-}
-
 std::optional<std::size_t> NodeTransport::index_of(int peer) const noexcept {
   const auto rank = static_cast<std::size_t>(peer);  // `anyone` becomes the largest number
   const std::uint32_t index = rank < indices_.size() ? indices_[rank] : elsewhere;

@@ -101,8 +101,18 @@ class NodeTransport final : public Transport {
     Progress& push(const Message& message, std::size_t& left, std::size_t neighbour) {
       return messages_.emplace_back(message, &left, neighbour);
     }
-    void pop() noexcept;
-    void clear() noexcept;
+    void pop() noexcept {
+      constexpr std::size_t most_ended = 256;  // what has ended is moved out seldom
+      ++first_;
+      if (is_empty()) return clear();
+      if (first_ < most_ended || first_ < messages_.size() / 2) return;
+      messages_.erase(messages_.begin(), messages_.begin() + static_cast<std::ptrdiff_t>(first_));
+      first_ = 0;
+    }
+    void clear() noexcept {
+      messages_.clear();
+      first_ = 0;
+    }
 
    private:
     std::vector<Progress> messages_;

@@ -48,7 +48,7 @@ inline void prefetch_for_write(void* line) noexcept {
 }
 
 /// Bytes whose lines a processor gets without help while it copies, or that were prefetched before.
-inline constexpr std::size_t few_lines = 5 * 64;
+inline constexpr std::size_t few_lines = 320;
 
 /// Prefetches memory that is about to be written by a copy, and that another rank has read. Otherwise the stores get
 /// its cache lines one after the other, as far as the processor looks ahead. Does nothing for up to 320 bytes, or for
