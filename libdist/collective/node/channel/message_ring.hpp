@@ -291,12 +291,12 @@ class RingReader : public RingEnd {
     if (key_ == 0) key_ = ring_->key.load(std::memory_order_relaxed);
     if (key_ == 0) return std::nullopt;
     const std::uint64_t other = word_at(at_).load(std::memory_order_acquire) ^ word_of({signature});
-    const std::uint64_t length = word_at(at_ + word_bytes).load(std::memory_order_relaxed);
-    // A length that no memory has could pass for another way.
-    if (((other & ~MessageStart::way_bits) | (length & MessageStart::way_bits)) != 0) {
+    if ((other & ~MessageStart::way_bits) != 0) {
       has_waited_ = true;
       return std::nullopt;
     }
+    const std::uint64_t length = word_at(at_ + word_bytes).load(std::memory_order_relaxed);
+    if ((length & MessageStart::way_bits) != 0) return std::nullopt;  // it would pass for another way
     return Announced(length | other);
   }
   /// Takes the header of the message that announced() has found. `part`: the header and what comes with it.
