@@ -6,7 +6,7 @@
 namespace amldist::collective {
 
 Result<void> CallRunner::run(calls::Call& call, const std::atomic<bool>* is_awaited) {
-  if (parts_.context.is_lost()) return refuse(call);
+  if (parts_.context.is_lost()) return refuse(call, is_awaited == nullptr);
   const std::uint64_t began = parts_.host.is_brief(call) ? clock_.now() : clock_.read_exactly();
   const int device = parts_.devices.device_of(call, began);
   const bool on_device = device != DeviceCalls::no_device;
@@ -18,9 +18,10 @@ Result<void> CallRunner::run(calls::Call& call, const std::atomic<bool>* is_awai
   return on_device ? run_on_device(device, call, clock_.exactly()) : run_on_host(call, began, is_awaited);
 }
 
-/// A message may have begun at once, as the data that another rank is going to fetch.
-Error CallRunner::refuse(const calls::Call& call) {
-  if (is_point_to_point(call.operation)) parts_.host.messages().give_up();
+/// A blocking message may have begun (Transport::move_at_once()) before the communicator was lost: another rank must
+/// not fetch its data any more. No other message is under way then; where calls are run from the queue, some may be.
+Error CallRunner::refuse(const calls::Call& call, bool is_blocking) {
+  if (is_blocking && is_point_to_point(call.operation)) parts_.host.messages().give_up();
   return parts_.refused.refuse(call, parts_.ticks.now());
 }
 

@@ -60,7 +60,7 @@ class CallRunner {
   [[nodiscard]] Result<void> observe(const calls::Call& call, std::uint64_t began, bool on_device,
                                      const std::atomic<bool>* is_awaited, Finish finish);
   void complete(const calls::Call& call, CallObserver::Ticket ticket, std::uint64_t began);
-  [[nodiscard]] Error refuse(const calls::Call& call);
+  [[nodiscard]] Error refuse(const calls::Call& call, bool is_blocking);
   void fail(CallObserver::Ticket ticket, const Error& error);
 
   const Parts parts_;

@@ -173,7 +173,7 @@ class OneMessage final : public Transport {
   }
   bool rest(int /*idle*/) override { return rests; }
   [[nodiscard]] int awaited() const noexcept override { return 0; }
-  void give_up() noexcept override { has_given_up = true; }
+  void give_up() noexcept override {}
 
   bool has_arrived = false;
   bool is_broken = false;
@@ -181,7 +181,6 @@ class OneMessage final : public Transport {
   bool moves_at_once = false;
   bool rests = true;
   bool moves_others = false;
-  bool has_given_up = false;
   std::optional<VainLooks> looks;
 
  private:
@@ -300,15 +299,6 @@ TEST_F(PendingMessagesTest, NoneIsMovedBeforeOneThatWasSubmittedOrOnALostCommuni
   EXPECT_TRUE(messages.try_at_once(call, HostBackend::message_of(call), 0));
   context.watch().give_diagnosis({Errc::peer, "rank 3 has ended"});
   EXPECT_FALSE(messages.try_at_once(call, HostBackend::message_of(call), 0));
-}
-
-/// Before it was refused it may have begun, as data that another rank is going to fetch.
-TEST_F(PendingMessagesTest, OneThatIsRefusedIsGivenUp) {
-  context.watch().give_diagnosis({Errc::peer, "rank 3 has ended"});
-  const auto request = RequestPtr(new Request(call_of(calls::Operation::send), driver));
-  messages.begin(request, HostBackend::message_of(request->first()), 0);
-  EXPECT_FALSE(request->result());
-  EXPECT_TRUE(transport.has_given_up);
 }
 
 /// The thread that begins one must not run the functions of other requests.

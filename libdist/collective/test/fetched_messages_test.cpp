@@ -45,6 +45,12 @@ class FetchedMessageTest : public NodeTransportTest {
     return end(second).move_at_once({first, got_.data(), got_.size(), 7}, Direction::receive, briefly);
   }
 
+  void receive_at_once() {
+    EXPECT_TRUE(receives_at_once());
+    EXPECT_EQ(got_, given_);
+    run(first, second);
+    EXPECT_EQ(sending_, 0U);
+  }
   void resize(std::size_t bytes) {
     given_ = pattern(bytes, 2);
     got_.resize(bytes);
@@ -211,10 +217,7 @@ TEST_F(FetchedMessageTest, AMessageIsFetchedBeforeThePositionArrives) {
 TEST_F(FetchedMessageTest, ABlockingReceiveFetchesWhatIsOffered) {
   offer();
   EXPECT_EQ(error_of(first), "none");
-  EXPECT_TRUE(receives_at_once());
-  EXPECT_EQ(got_, given_);
-  run(first, second);
-  EXPECT_EQ(sending_, 0U);
+  receive_at_once();
   exchange(100000, 3);
 }
 
@@ -223,10 +226,7 @@ TEST_F(FetchedMessageTest, ABlockingSendIsOfferedAndGoneOnWith) {
   const std::uint64_t before = fetched();
   EXPECT_FALSE(sends_at_once()) << "nobody receives it";
   post(first, Direction::send, second, given_, sending_);
-  EXPECT_TRUE(receives_at_once());
-  EXPECT_EQ(got_, given_);
-  run(first, second);
-  EXPECT_EQ(sending_, 0U);
+  receive_at_once();
   EXPECT_EQ(fetched(), before + 1) << "it was offered once";
   exchange(100000, 3);
 }
@@ -236,10 +236,7 @@ TEST_F(FetchedMessageTest, ABlockingReceiveFetchesALongMessageInParts) {
   for (unsigned way = 0; way < 2; ++way) exchange(given_.size(), way);
   offer_next();
   EXPECT_EQ(error_of(first), "none");
-  EXPECT_TRUE(receives_at_once());
-  EXPECT_EQ(got_, given_);
-  run(first, second);
-  EXPECT_EQ(sending_, 0U);
+  receive_at_once();
 }
 
 TEST_F(FetchedMessageTest, ABlockingSendWithoutRoomForItsOfferIsGoneOnWith) {
@@ -255,10 +252,7 @@ TEST_F(FetchedMessageTest, ABlockingSendWithoutRoomForItsOfferIsGoneOnWith) {
   got_.resize(given_.size());
   const std::uint64_t before = fetched();
   post(first, Direction::send, second, given_, sending_);
-  EXPECT_TRUE(receives_at_once());
-  EXPECT_EQ(got_, given_);
-  run(first, second);
-  EXPECT_EQ(sending_, 0U);
+  receive_at_once();
   EXPECT_EQ(fetched(), before + 1);
 }
 

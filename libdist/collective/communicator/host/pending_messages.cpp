@@ -74,10 +74,7 @@ void PendingMessages::begin(RequestPtr request, const Message& message, std::uin
 }
 
 void PendingMessages::post(RequestPtr request, const Message& message, std::uint64_t now) {
-  if (owner_.context.is_lost()) {
-    transport_.give_up();  // it may have begun at once, as the data that another rank is going to fetch
-    return complete(*request, owner_.refused.refuse(request->first(), now));
-  }
+  if (owner_.context.is_lost()) return complete(*request, owner_.refused.refuse(request->first(), now));
   Request& own = *request;
   own.set_sequence(owner_.numbers.next(own.first(), false));
   own.moving().ticket = owner_.observer.begin(own.first(), now);
