@@ -17,7 +17,7 @@ class FetchedMessageTest : public NodeTransportTest {
   FetchedMessageTest() : sample_(4711) {
     for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(peers_.open(i, sample_.address()));
     replace_ends(&peers_, false);
-    for (std::size_t sent = 0; sent <= 2 * capacity; sent += 100000) exchange(100000, 0);
+    for (std::size_t sent = 0; sent <= RingEnd::first_use; sent += 100000) exchange(100000, 0);
   }
   [[nodiscard]] std::uint64_t fetched() { return ring().fetched; }
   /// The turns of the other two ways: the next message is fetched.
@@ -90,12 +90,13 @@ TEST_F(FetchedMessageTest, OnesThatAreSentAtOnceCountAmongTheTrials) {
   EXPECT_GE(fetched(), before + tuning::messages_tried);
 }
 
-/// The kernel gives the ring's memory page by page: messages that wait for that say nothing about the way.
-TEST_F(FetchedMessageTest, NothingIsTriedBeforeTheRingWasUsed) {
+/// The kernel gives the blocks' memory page by page: messages that wait for that say nothing about the way.
+TEST_F(FetchedMessageTest, NothingIsTriedBeforeTheBlocksWereUsed) {
   replace_ends(&peers_, false);                     // as at first
-  for (int i = 0; i < 500; ++i) exchange(4000, 1);  // these stay in their window
+  for (int i = 0; i < 500; ++i) exchange(4000, 1);  // these are in the ring
   const std::uint64_t before = fetched();
-  for (std::size_t i = 0; i < capacity / tuning::message_tried_from; ++i) exchange(tuning::message_tried_from, 1);
+  for (std::size_t i = 0; i < RingEnd::first_use / tuning::message_tried_from; ++i)
+    exchange(tuning::message_tried_from, 1);
   EXPECT_EQ(fetched(), before);
 }
 
@@ -270,7 +271,7 @@ TEST_F(FetchedMessageTest, ALengthOfNoMemoryIsNoOffer) {
   const std::uint64_t at = ring().written;
   post(first, Direction::send, second, given_, sending_);
   const std::uint64_t length = given_.size() | MessageStart::fetched_bit;
-  std::memcpy(ring().data() + at % capacity + RingEnd::word_bytes, &length, sizeof length);
+  std::memcpy(ring().data() + at % ring_capacity + RingEnd::word_bytes, &length, sizeof length);
   EXPECT_FALSE(receives_at_once());
   post(second, Direction::receive, first, got_, receiving_);
   EXPECT_EQ(error_of(second), "differs 2");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "collective/node/channel/message_ring.hpp"
+#include "ends_in_one_process.hpp"
 
 namespace amldist::collective::message_way_test {
 namespace {
@@ -40,13 +41,25 @@ TEST(MessageWay, NonsenseInTheRingPrefersNothing) {
   }
 }
 
-TEST(MessageWay, TheWordOfAMessageHasItsWayAndItsClass) {
+TEST(MessageWay, TheLineOfAMessageHasItsWayAndItsClass) {
+  constexpr std::uint64_t place = 4096;
+  const SharedMemory memory = make_memory(MessageRing::bytes_of(2));
+  auto& ring = *reinterpret_cast<MessageRing*>(memory.data());
+  RingWriter writer(ring, MessageRing::capacity_of(2), 99);
+  RingReader reader(ring, MessageRing::capacity_of(2));
   for (const MessageWay way : {MessageWay::copied, MessageWay::streamed, MessageWay::fetched}) {
     for (const bool goes_both_ways : {false, true}) {
-      const auto read = MessageStart::from(MessageStart{4711, way, goes_both_ways}.word());
-      EXPECT_TRUE(read && read->signature == 4711 && read->way == way && read->goes_both_ways == goes_both_ways);
+      writer.write_line({4711, way, goes_both_ways}, length, place);
+      EXPECT_FALSE(reader.announced(4712));
+      const auto read = reader.announced(4711);
+      ASSERT_TRUE(read);
+      EXPECT_TRUE(read->way() == way && read->goes_both_ways() == goes_both_ways);
+      EXPECT_EQ(read->length(), length);
+      EXPECT_EQ(reader.where(), place);
+      reader.take_line();
     }
   }
+  EXPECT_EQ(writer.offered(), 2U);
 }
 
 TEST(MessageWay, TheReaderPrefersWhatWasFastest) {

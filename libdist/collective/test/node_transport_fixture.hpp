@@ -31,7 +31,9 @@ class NodeTransportTest : public ::testing::Test {
     }
   }
   [[nodiscard]] NodeTransport& end(int rank) { return *ends_[rank == first ? 0 : rank == second ? 1 : 2]; }
-  static constexpr std::size_t capacity = MessageRing::capacity_of(3);
+  static constexpr std::size_t ring_capacity = MessageRing::capacity_of(3);
+  /// Of all blocks of a pair: more than a message finds room for that nobody receives.
+  static constexpr std::size_t capacity = MessageBlocks::count_of(3) * MessageBlocks::block;
   /// The ring from the first rank to the second.
   [[nodiscard]] MessageRing& ring() {
     return *reinterpret_cast<MessageRing*>(memory_.data() + MessageRing::bytes_of(3));

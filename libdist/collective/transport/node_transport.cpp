@@ -19,16 +19,25 @@ namespace {
 /// while this one copies the next part. A short rest comes with the part before it: otherwise both ends would wait for
 /// it.
 constexpr std::size_t part_after(std::size_t done, std::size_t all) noexcept {
-  const std::size_t usual = all < 24UL << 10 ? 4UL << 10 : all < 128UL << 10 ? 16UL << 10 : 32UL << 10;
+  const std::size_t usual = all < 24UL << 10 ? 4UL << 10 : 16UL << 10;
   const std::size_t part = usual - done % usual;
   return all - done < part + usual / 2 ? all - done : part;
 }
 static_assert(part_after(0, tuning::longest_short_message) == tuning::longest_short_message);
-/// Bytes that are moved through a ring in a turn, before other messages and the other direction get theirs.
+/// Bytes that are moved through the blocks in a turn, before other messages and the other direction get theirs.
 constexpr std::size_t a_turn = 128UL << 10;
 /// Bytes of a fetched message that are copied at once: other messages and the watchdog get their turn in between.
 constexpr std::size_t fetched_at_once = 1UL << 20;
 constexpr std::string_view damaged = "the ring in shared memory is damaged";
+
+constexpr std::size_t bytes_of_rings(std::size_t ranks) noexcept {
+  return ranks * ranks * MessageRing::bytes_of(ranks);
+}
+/// The number of a pair among all pairs of a node; 0 for a rank and itself.
+constexpr std::size_t pair_of(std::size_t one, std::size_t other) noexcept {
+  const auto [low, high] = std::minmax(one, other);
+  return low == high ? 0 : high * (high - 1) / 2 + low;
+}
 
 std::uint64_t random_key() noexcept {
   std::uint64_t key = 0;
@@ -39,7 +48,8 @@ std::uint64_t random_key() noexcept {
 }  // namespace
 
 std::size_t NodeTransport::memory_bytes(std::uint32_t ranks) noexcept {
-  return static_cast<std::size_t>(ranks) * ranks * MessageRing::bytes_of(ranks);
+  const std::size_t pairs = std::max<std::size_t>(1, pair_of(ranks, 0));  // with one more rank: all before it
+  return bytes_of_rings(ranks) + pairs * MessageBlocks::bytes_of(ranks);
 }
 
 NodeTransport::NodeTransport(std::unique_ptr<Transport> others, std::byte* memory, const NodeGroup& place,
@@ -55,13 +65,17 @@ NodeTransport::NodeTransport(std::unique_ptr<Transport> others, std::byte* memor
   const auto ring = [&](std::size_t sender, std::size_t receiver) -> MessageRing& {
     return *reinterpret_cast<MessageRing*>(memory + (sender * ranks + receiver) * MessageRing::bytes_of(ranks));
   };
+  const auto blocks = [&](std::size_t neighbour) {
+    std::byte* const at = memory + bytes_of_rings(ranks) + pair_of(own_, neighbour) * MessageBlocks::bytes_of(ranks);
+    return BlockOwner(*reinterpret_cast<MessageBlocks*>(at), MessageBlocks::count_of(ranks), own_ < neighbour);
+  };
   const std::size_t capacity = MessageRing::capacity_of(ranks);
   assert(!ranks_.empty() && std::ranges::is_sorted(ranks_));
   indices_.assign(static_cast<std::size_t>(ranks_.back()) + 1, elsewhere);
   for (std::size_t i = 0; i < ranks; ++i) {
     if (i != own_) indices_[static_cast<std::size_t>(ranks_[i])] = static_cast<std::uint32_t>(i);
     neighbours_.push_back(
-        {RingWriter(ring(own_, i), capacity, random_key()), RingReader(ring(i, own_), capacity), {}, {}});
+        {RingWriter(ring(own_, i), capacity, random_key()), RingReader(ring(i, own_), capacity), blocks(i), {}, {}});
   }
 }
 
@@ -176,44 +190,64 @@ void NodeTransport::count(RingWriter& ring, const Progress& send) const noexcept
 }
 
 bool NodeTransport::send_in_step(std::size_t neighbour, const Message& message) {
-  RingWriter& ring = neighbours_[neighbour].to;
+  Neighbour& to = neighbours_[neighbour];
   Progress send(message, nullptr, neighbour);
-  choose_way(neighbours_[neighbour], send);
-  count(ring, send);
-  return move_in_step(send, Direction::send, [&ring](Progress& each) {
-    return each.is_offered() ? offer_alone(ring, each) : put_parts(ring, each);
-  });
+  choose_way(to, send);
+  count(to.to, send);
+  return move_in_step(send, Direction::send,
+                      [&to](Progress& each) { return each.is_offered() ? offer_alone(to.to, each) : put(to, each); });
+}
+
+/// The message, once it or its first part is there. nullopt, too, for another message than the expected one: post()
+/// finds out what that is.
+template <typename Pause>
+std::optional<RingReader::Announced> NodeTransport::await_header(RingReader& ring, const Message& message, int polls,
+                                                                 Pause pause) const noexcept {
+  auto found = ring.announced(message.signature);
+  for (int poll = 1; poll < polls && !found; ++poll) {
+    pause();
+    found = ring.announced(message.signature);
+  }
+  const bool is_expected = found &&
+                           (message.is_most ? found->length() <= message.bytes : found->length() == message.bytes) &&
+                           (!found->is_offered() || peers_ != nullptr);
+  return is_expected ? found : std::nullopt;
 }
 
 bool NodeTransport::receive_in_step(std::size_t neighbour, const Message& message, int polls) {
   RingReader& ring = neighbours_[neighbour].from;
-  const auto announced = await_header(ring, message, polls);
+  const auto announced = await_header(ring, message, polls, [this] { pause(); });
   if (!announced) return false;
   Progress receive(message, nullptr, neighbour);
-  receive.message.bytes = announced->length();
-  receive.way = announced->way();
-  receive.goes_both_ways = announced->goes_both_ways();
-  receive.done = receive.header();
-  if (receive.is_offered()) {
-    ring.take_header(header_words, MessageRing::line);
-    receive.from = ring.take_address();
-  } else {
-    ring.take_header(receive.header(), part_after(0, receive.all()));
-  }
-  begin_timing(ring, receive);
+  begin_receiving(ring, *announced, receive);
   const bool is_whole = move_in_step(receive, Direction::receive, [&](Progress& each) {
     if (each.is_offered()) return fetch_part(each) ? std::optional<std::size_t>(1) : std::nullopt;
-    return take_parts(ring, each);
+    return take_parts(neighbours_[neighbour], each);
   });
   if (is_whole) end_timing(ring, receive);
   return is_whole;
+}
+
+/// Takes from the announcement what this rank needs to know to receive the message.
+void NodeTransport::begin_receiving(RingReader& ring, RingReader::Announced announced,
+                                    Progress& receive) const noexcept {
+  receive.message.bytes = announced.length();
+  receive.way = announced.way();
+  receive.goes_both_ways = announced.goes_both_ways();
+  if (receive.is_offered()) {
+    receive.from = ring.where();
+    ring.take_line();
+    receive.done = receive.header();
+  }
+  begin_timing(ring, receive);
 }
 
 /// Receives what has arrived of short messages that were posted; whether no other message of this neighbour is awaited
 /// then. The next progress() reports them. Looks when 1, 2, 4, ... messages are awaited: each look takes the line from
 /// its writer, which may not have begun to write.
 bool NodeTransport::take_arrived(std::size_t neighbour) noexcept {
-  auto& [to, from, sends, receives] = neighbours_[neighbour];
+  RingReader& from = neighbours_[neighbour].from;
+  Queue& receives = neighbours_[neighbour].receives;
   const std::size_t awaited = receives.all().size();
   if ((awaited & (awaited - 1)) != 0) return false;  // std::has_single_bit() is a call on processors that may lack it
   while (!receives.is_empty() && receives.front().done == 0 && receive_at_once(from, receives.front().message, 1)) {
@@ -231,45 +265,32 @@ bool NodeTransport::send_at_once(Neighbour& neighbour, const Message& message) c
   RingWriter& ring = neighbour.to;
   const std::size_t all = header_bytes(message.bytes) + message.bytes;
   if (is_short(all)) {
-    if (!ring.are_in_one_piece(all) || !ring.fits_short(all).value_or(false)) return false;
+    if (!ring.fits(all).value_or(false)) return false;
     ring.write_short({message.signature}, header_bytes(message.bytes), {message.data, message.bytes});
     return true;
   }
+  constexpr std::size_t most_parts = a_turn / (4UL << 10);
+  if (all > a_turn || !ring.fits(most_parts * MessageRing::line).value_or(false)) return false;
+  if (!neighbour.blocks.fits_whole(all).value_or(false)) return false;
   Progress send(message);
-  if (all > std::min(a_turn, ring.capacity() / 2) || !ring.fits(all).value_or(false)) return false;
   choose_way(neighbour, send);
   if (send.is_offered()) return false;
   count(ring, send);
-  return put_parts(ring, send).has_value();
-}
-
-/// The message, once all of its first part is in the ring. nullopt, too, for another message than the
-/// expected one: post() finds out what that is.
-std::optional<RingReader::Announced> NodeTransport::await_header(RingReader& ring, const Message& message,
-                                                                 int polls) noexcept {
-  auto found = ring.announced(message.signature);
-  for (int poll = 1; poll < polls && !found; ++poll) {
-    pause();
-    found = ring.announced(message.signature);
-  }
-  const bool is_expected = found &&
-                           (message.is_most ? found->length() <= message.bytes : found->length() == message.bytes) &&
-                           (!found->is_offered() || peers_ != nullptr);
-  return is_expected ? found : std::nullopt;
+  return put_parts(neighbour, send).has_value();
 }
 
 bool NodeTransport::receive_at_once(RingReader& ring, const Message& message, int polls) noexcept {
-  const auto announced = await_header(ring, message, polls);
+  const auto announced = await_header(ring, message, polls, [this] { pause(); });
   if (!announced) return false;
   const std::uint64_t length = announced->length();
   const std::size_t all = header_bytes(length) + length;
-  // The rest of a longer one is not in the ring yet. One that goes on at the ring's beginning is rare.
-  if (!is_short(all) || announced->is_offered() || !ring.are_in_one_piece(all)) return false;
+  if (!is_short(all) || announced->is_offered()) return false;
   ring.read_short(header_bytes(length), {message.data, length});
   return true;
 }
 
-/// Moves the oldest messages of each neighbour.
+/// Moves the oldest messages of each neighbour, a turn's bytes of whole messages at most: where messages go both ways,
+/// a rank then writes to blocks that it has just read, and that are in its caches.
 template <typename Move>
 Result<bool> NodeTransport::advance(std::vector<std::size_t>& active, Queue Neighbour::*queue, Move move) {
   bool any = false;
@@ -277,16 +298,18 @@ Result<bool> NodeTransport::advance(std::vector<std::size_t>& active, Queue Neig
   // NOLINTNEXTLINE(modernize-loop-convert): the watchdog may post messages, which makes the list longer
   for (std::size_t i = 0; i < active.size(); ++i) {
     Queue& messages = neighbours_[active[i]].*queue;
-    while (!messages.is_empty()) {
+    std::size_t turn = 0;  // bytes
+    while (!messages.is_empty() && turn < a_turn) {
       Progress& oldest = messages.front();
       const auto moved = move(oldest);
       if (!moved) return moved.error();
       any = any || *moved;
       if (oldest.remaining() != 0) break;
-      const bool took_a_turn = oldest.is_offered() && queue == &Neighbour::receives;
+      // What is fetched is a turn of its own. What the other rank has fetched took this one no time.
+      if (oldest.is_offered()) turn += queue == &Neighbour::receives ? a_turn : 0;
+      else turn += oldest.message.bytes;
       --*oldest.left;
       messages.pop();
-      if (took_a_turn) break;  // the sends get the next one
     }
     has_ended = has_ended || messages.is_empty();
   }
@@ -311,10 +334,7 @@ Result<bool> NodeTransport::progress(calls::Watchdog& watchdog) {
 std::optional<bool> NodeTransport::show(RingWriter& ring, Progress& send) noexcept {
   const auto fits = ring.fits(MessageRing::line);
   if (!fits.value_or(false)) return fits;
-  const std::uint64_t contents[] = {send.message.bytes, reinterpret_cast<std::uintptr_t>(send.message.data)};
-  ring.begin_message({send.message.signature, MessageWay::fetched, send.goes_both_ways});
-  ring.put(std::as_bytes(std::span(contents)));
-  ring.publish(0);
+  ring.write_line(send.start(), send.message.bytes, reinterpret_cast<std::uintptr_t>(send.message.data));
   send.done = send.header();
   send.from = ring.offered();
   return true;
@@ -322,7 +342,7 @@ std::optional<bool> NodeTransport::show(RingWriter& ring, Progress& send) noexce
 
 /// Puts into the ring what the oldest messages need there: where those are that are to be fetched, and those between
 /// them that are too short for that. Returns whether anything was put there; nullopt if the ring is damaged.
-std::optional<bool> NodeTransport::put_ahead(RingWriter& ring, std::span<Progress> oldest) noexcept {
+std::optional<bool> NodeTransport::put_ahead(Neighbour& neighbour, std::span<Progress> oldest) noexcept {
   bool any = false;
   const auto needs_room = [](const Progress& each) {
     return each.is_offered() ? each.done == 0 : each.remaining() != 0;
@@ -331,8 +351,8 @@ std::optional<bool> NodeTransport::put_ahead(RingWriter& ring, std::span<Progres
     if (!each.is_offered() && each.message.bytes >= tuning::message_tried_from) break;
     if (!needs_room(each)) continue;
     std::optional<bool> has_put;
-    if (each.is_offered()) has_put = show(ring, each);
-    else if (const auto bytes = put_parts(ring, each)) has_put = *bytes != 0;
+    if (each.is_offered()) has_put = show(neighbour.to, each);
+    else if (const auto bytes = put(neighbour, each)) has_put = *bytes != 0;
     if (!has_put) return std::nullopt;
     any = any || *has_put;
     if (needs_room(each)) break;
@@ -345,7 +365,7 @@ std::optional<bool> NodeTransport::put_ahead(RingWriter& ring, std::span<Progres
 Result<bool> NodeTransport::offer(Progress& oldest, calls::Watchdog& watchdog) {
   constexpr std::size_t most_at_once = 16;  // eight with tags, each of which follows a short one with its head
   Neighbour& neighbour = neighbours_[oldest.neighbour];
-  const auto any = put_ahead(neighbour.to, neighbour.sends.first(most_at_once));
+  const auto any = put_ahead(neighbour, neighbour.sends.first(most_at_once));
   if (!any) return watchdog.lost(oldest.message.peer, damaged);
   if (oldest.done == 0) return false;
   const auto fetched = neighbour.to.is_fetched(oldest.from);
@@ -364,61 +384,66 @@ std::optional<std::size_t> NodeTransport::offer_alone(RingWriter& ring, Progress
   return *has_happened ? 1 : 0;
 }
 
-void NodeTransport::put_header(RingWriter& ring, const Progress& send) noexcept {
-  const std::uint64_t length = send.message.bytes;
-  ring.begin_message({send.message.signature, send.way, send.goes_both_ways});
-  ring.put(std::as_bytes(std::span(&length, 1)));
-  if (header_bytes(length) == MessageRing::line) ring.end_line();
+std::optional<std::size_t> NodeTransport::put_short(RingWriter& ring, Progress& send) noexcept {
+  if (send.remaining() == 0) return 0;  // put_ahead() did it
+  const auto fits = ring.fits(send.all());
+  if (!fits) return std::nullopt;
+  if (!*fits) return 0;
+  ring.write_short(send.start(), send.header(), {send.message.data, send.message.bytes});
+  send.done = send.all();
+  return send.done;
 }
 
-/// Writes at most a turn's bytes. Returns how many bytes of header and data; nullopt if the ring is damaged.
-std::optional<std::size_t> NodeTransport::put_parts(RingWriter& ring, Progress& send) noexcept {
+/// Writes at most a turn's bytes of a long message. Returns how many bytes of header and data; nullopt if the ring or
+/// the blocks are damaged.
+std::optional<std::size_t> NodeTransport::put_parts(Neighbour& neighbour, Progress& send) noexcept {
   std::size_t moved = 0;
   while (send.remaining() != 0 && moved < a_turn) {
     const std::size_t bytes = send.next_part();
-    const auto fits = is_short(send.all()) ? ring.fits_short(bytes) : ring.fits(bytes);
-    if (!fits) return std::nullopt;
-    if (!*fits) break;  // less than a part would be one more for both ends to wait for
-    if (send.done == 0) put_header(ring, send);
-    ring.put(send.data(bytes), send.way);
+    const std::span<std::byte> part = send.data(bytes);
+    const auto fits = neighbour.to.fits(MessageRing::line);
+    const auto has_block = neighbour.blocks.fits(part.size());
+    if (!fits || !has_block) return std::nullopt;
+    if (!*fits || !*has_block) break;
+    neighbour.to.write_line(send.start(), send.message.bytes, neighbour.blocks.write(part, send.way));
+    neighbour.to.note_long(bytes);
     send.done += bytes;
-    ring.publish(send.whole_short());
     moved += bytes;
   }
   return moved;
 }
 
+std::optional<std::size_t> NodeTransport::put(Neighbour& neighbour, Progress& send) noexcept {
+  return is_short(send.all()) ? put_short(neighbour.to, send) : put_parts(neighbour, send);
+}
+
 Result<bool> NodeTransport::push(Progress& send, calls::Watchdog& watchdog) {
   if (send.is_offered()) return offer(send, watchdog);
-  const auto moved = put_parts(neighbours_[send.neighbour].to, send);
+  const auto moved = put(neighbours_[send.neighbour], send);
   if (!moved) return watchdog.lost(send.message.peer, damaged);
   return *moved != 0;
 }
 
-Result<bool> NodeTransport::take_header(Progress& receive, calls::Watchdog& watchdog) {
+/// Begins to receive a long message, or receives a short one. False: nothing has come.
+Result<bool> NodeTransport::begin_pulling(Progress& receive, calls::Watchdog& watchdog) {
+  constexpr int polls = 3;  // the line of the position stays with the writer meanwhile
   RingReader& ring = neighbours_[receive.neighbour].from;
-  const std::uint64_t begins = ring.position();
-  const bool is_announced = ring.is_announced(receive.message.signature);
-  if (!is_announced) {
-    const auto available = ring.available(MessageRing::line);
-    if (!available) return watchdog.lost(receive.message.peer, damaged);
-    if (*available == 0) return false;
+  auto found = await_header(ring, receive.message, polls, relax_briefly);
+  if (!found) {
+    const auto has_more = ring.has_more();
+    if (!has_more) return watchdog.lost(receive.message.peer, damaged);
+    if (!*has_more) return false;
+    found = await_header(ring, receive.message, 1, relax_briefly);  // it may have come since
+    if (!found) return watchdog.differs(receive.message.peer);
   }
-  const auto start = ring.take_word();
-  std::uint64_t length = 0;
-  ring.take(std::as_writable_bytes(std::span(&length, 1)));
-  const bool has_length = receive.message.is_most ? length <= receive.message.bytes : length == receive.message.bytes;
-  const bool is_expected = start && start->signature == receive.message.signature && has_length &&
-                           (start->way != MessageWay::fetched || peers_ != nullptr);
-  if (!is_expected) return watchdog.differs(receive.message.peer);
-  receive.message.bytes = length;
-  receive.way = start->way;
-  receive.goes_both_ways = start->goes_both_ways;
-  if (is_announced) ring.known(begins, receive.is_offered() ? MessageRing::line : receive.next_part());
-  if (receive.is_offered()) receive.from = ring.take_address();
-  else if (receive.header() == MessageRing::line) ring.end_line();
-  receive.done = receive.header();
-  begin_timing(ring, receive);
+  const std::size_t all = header_bytes(found->length()) + found->length();
+  if (!is_short(all) || found->is_offered()) {
+    begin_receiving(ring, *found, receive);
+    return true;
+  }
+  receive.message.bytes = found->length();
+  ring.read_short(receive.header(), {receive.message.data, receive.message.bytes});
+  receive.done = receive.all();
   return true;
 }
 
@@ -429,7 +454,7 @@ void NodeTransport::begin_timing(RingReader& ring, Progress& receive) const noex
 }
 
 /// The header comes when the sender has copied the first part; the other parts are copied at both ends at once. A
-/// message that the ring holds may have been copied before this rank looked, so its first part is counted, too. Where
+/// message that the blocks hold may have been copied before this rank looked, so its first part is counted, too. Where
 /// messages go both ways, each rank also copies as much in, to lines that the other one has in its cache: that takes
 /// about twice as long as to copy out.
 void NodeTransport::end_timing(RingReader& ring, const Progress& receive) noexcept {
@@ -437,7 +462,7 @@ void NodeTransport::end_timing(RingReader& ring, const Progress& receive) noexce
   const std::size_t bytes = receive.message.bytes;
   auto took = Clock::now() - receive.begun;
   if (!receive.is_offered() && receive.goes_both_ways) took *= 3;
-  else if (!receive.is_offered() && bytes <= ring.capacity())
+  else if (!receive.is_offered() && bytes <= MessageBlocks::most * MessageBlocks::block / 2)
     took += took * static_cast<long>(part_after(0, receive.all())) / static_cast<long>(bytes);
   ring.note(tuning::message_class(bytes, receive.goes_both_ways), receive.way, bytes, took);
 }
@@ -470,25 +495,25 @@ Error NodeTransport::why_not_fetched(const Progress& receive, const Error& error
 }
 
 /// As put_parts(), for what was written.
-std::optional<std::size_t> NodeTransport::take_parts(RingReader& ring, Progress& receive) noexcept {
+std::optional<std::size_t> NodeTransport::take_parts(Neighbour& neighbour, Progress& receive) noexcept {
   std::size_t moved = 0;
   while (receive.remaining() != 0 && moved < a_turn) {
-    const std::size_t wanted = receive.next_part();
-    const auto available = ring.available(wanted);
-    if (!available) return std::nullopt;
-    const std::size_t bytes = std::min(wanted, *available);
-    if (bytes == 0) break;
-    ring.take(receive.data(bytes));
+    const auto announced = neighbour.from.announced(receive.message.signature);
+    if (!announced) break;
+    const std::size_t bytes = receive.next_part();
+    if (announced->length() != receive.message.bytes || announced->way() != receive.way) return std::nullopt;
+    if (!neighbour.blocks.read(neighbour.from.where(), receive.data(bytes))) return std::nullopt;
+    neighbour.from.take_line();
+    neighbour.from.note_long(bytes);
     receive.done += bytes;
-    ring.release(receive.whole_short());
     moved += bytes;
   }
   return moved;
 }
 
-/// Receives from the ring.
+/// Receives from the blocks.
 Result<bool> NodeTransport::stream(Progress& receive, calls::Watchdog& watchdog) {
-  const auto moved = take_parts(neighbours_[receive.neighbour].from, receive);
+  const auto moved = take_parts(neighbours_[receive.neighbour], receive);
   if (!moved) return watchdog.lost(receive.message.peer, damaged);
   return *moved != 0;
 }
@@ -496,14 +521,9 @@ Result<bool> NodeTransport::stream(Progress& receive, calls::Watchdog& watchdog)
 Result<bool> NodeTransport::pull(Progress& receive, calls::Watchdog& watchdog) {
   RingReader& ring = neighbours_[receive.neighbour].from;
   const bool begins = receive.done == 0;
-  if (begins && is_short(receive.all()) && receive_at_once(ring, receive.message, 1)) {
-    receive.done += receive.remaining();
-    return true;
-  }
   if (begins) {
-    auto begun = take_header(receive, watchdog);
-    if (!begun || !*begun) return begun;
-    if (receive.remaining() == 0) ring.release(receive.whole_short());
+    auto begun = begin_pulling(receive, watchdog);
+    if (!begun || !*begun || receive.remaining() == 0) return begun;
   }
   auto more = receive.is_offered() ? fetch(receive, watchdog) : stream(receive, watchdog);
   if (!more) return more;

@@ -1,7 +1,7 @@
 // Messages between the ranks of one node through shared memory; another transport carries those to other nodes. There
 // is one ring for each ordered pair of ranks, in memory of the communicator. A message is preceded by its signature and
-// length. A long message streams through the ring, or the reader fetches it from the other process in a single copy, if
-// the kernel allows that.
+// length. A long message goes part by part through blocks that both ranks of a pair use in turn, or the reader fetches
+// it from the other process in a single copy, if the kernel allows that.
 #pragma once
 
 #include <memory>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/os/file_descriptor.hpp"
+#include "collective/node/channel/message_blocks.hpp"
 #include "collective/node/channel/message_ring.hpp"
 #include "collective/node/channel/slot_channel.hpp"
 #include "collective/node/memory/peer_memory.hpp"
@@ -21,7 +22,7 @@ namespace amldist::collective {
 class NodeTransport final : public Transport {
  public:
   /// Bytes of shared memory for `ranks` of one node: 128 to 512 KiB per ordered pair; only pairs that communicate use
-  /// physical pages, and of these only pairs with long messages more than 128 KiB.
+  /// physical pages, and of these only pairs with long messages more than their rings, of 64 or 128 KiB.
   [[nodiscard]] static std::size_t memory_bytes(std::uint32_t ranks) noexcept;
   /// `memory` must be zeroed, aligned to a cache line, and outlive this object. The ranks of `place` are in ascending
   /// order.
@@ -77,8 +78,7 @@ class NodeTransport final : public Transport {
     [[nodiscard]] std::size_t header() const noexcept { return header_bytes(message.bytes); }
     [[nodiscard]] std::size_t all() const noexcept { return header() + message.bytes; }
     [[nodiscard]] std::size_t remaining() const noexcept { return all() - done; }
-    /// For the ring, once the message is whole.
-    [[nodiscard]] std::size_t whole_short() const noexcept { return is_short(all()) && remaining() == 0 ? all() : 0; }
+    [[nodiscard]] MessageStart start() const noexcept { return {message.signature, way, goes_both_ways}; }
     /// Both ends move the same parts.
     [[nodiscard]] std::size_t next_part() const noexcept;
     /// The part of the data that is among the next `bytes` bytes of header and data.
@@ -118,10 +118,11 @@ class NodeTransport final : public Transport {
     std::vector<Progress> messages_;
     std::size_t first_ = 0;  ///< those before it have ended
   };
-  /// Both rings to one rank of the node; unused for this rank itself.
+  /// Both rings to one rank of the node, and the pair's blocks; unused for this rank itself.
   struct Neighbour {
     RingWriter to;
     RingReader from;
+    BlockOwner blocks;
     Queue sends;
     Queue receives;
   };
@@ -138,25 +139,27 @@ class NodeTransport final : public Transport {
   /// under way, the newest of a long message. With one, the ranks may take turns: nobody copies twice then.
   void choose_way(const Neighbour& neighbour, Progress& send) const noexcept;
   void count(RingWriter& ring, const Progress& send) const noexcept;
-  static void put_header(RingWriter& ring, const Progress& send) noexcept;
   [[nodiscard]] bool send_at_once(Neighbour& neighbour, const Message& message) const noexcept;
   [[nodiscard]] bool take_arrived(std::size_t neighbour) noexcept;
-  [[nodiscard]] std::optional<RingReader::Announced> await_header(RingReader& ring, const Message& message,
-                                                                  int polls) noexcept;
+  template <typename Pause>
+  [[nodiscard]] std::optional<RingReader::Announced> await_header(RingReader& ring, const Message& message, int polls,
+                                                                  Pause pause) const noexcept;
   [[nodiscard]] bool receive_at_once(RingReader& ring, const Message& message, int polls) noexcept;
+  void begin_receiving(RingReader& ring, RingReader::Announced announced, Progress& receive) const noexcept;
   void pause() noexcept;
   template <typename Move>
   [[nodiscard]] bool move_in_step(Progress message, Direction direction, Move move);
   [[nodiscard]] bool send_in_step(std::size_t neighbour, const Message& message);
   [[nodiscard]] bool receive_in_step(std::size_t neighbour, const Message& message, int polls);
-  [[nodiscard]] static std::optional<std::size_t> put_parts(RingWriter& ring, Progress& send) noexcept;
-  [[nodiscard]] static std::optional<std::size_t> take_parts(RingReader& ring, Progress& receive) noexcept;
+  [[nodiscard]] static std::optional<std::size_t> put_short(RingWriter& ring, Progress& send) noexcept;
+  [[nodiscard]] static std::optional<std::size_t> put_parts(Neighbour& neighbour, Progress& send) noexcept;
+  [[nodiscard]] static std::optional<std::size_t> put(Neighbour& neighbour, Progress& send) noexcept;
+  [[nodiscard]] static std::optional<std::size_t> take_parts(Neighbour& neighbour, Progress& receive) noexcept;
   [[nodiscard]] static std::optional<bool> show(RingWriter& ring, Progress& send) noexcept;
-  [[nodiscard]] static std::optional<bool> put_ahead(RingWriter& ring, std::span<Progress> oldest) noexcept;
+  [[nodiscard]] static std::optional<bool> put_ahead(Neighbour& neighbour, std::span<Progress> oldest) noexcept;
   [[nodiscard]] static std::optional<std::size_t> offer_alone(RingWriter& ring, Progress& send) noexcept;
   [[nodiscard]] Result<bool> offer(Progress& oldest, calls::Watchdog& watchdog);
-  /// Takes the header of an arriving message, and compares it with what is expected.
-  [[nodiscard]] Result<bool> take_header(Progress& receive, calls::Watchdog& watchdog);
+  [[nodiscard]] Result<bool> begin_pulling(Progress& receive, calls::Watchdog& watchdog);
   void begin_timing(RingReader& ring, Progress& receive) const noexcept;
   static void end_timing(RingReader& ring, const Progress& receive) noexcept;
   [[nodiscard]] Result<void> fetch_part(Progress& receive);
