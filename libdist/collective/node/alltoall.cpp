@@ -85,6 +85,7 @@ Result<void> NodeCollectives::alltoall(const std::byte* send, const calls::Block
   if (!send_blocks.are_equal() || !recv_blocks.are_equal()) return staged();
   const std::size_t bytes = send_blocks.count(0) * unit;
   if (is_short_for_each(bytes)) return alltoall_short(send, recv, bytes);
+  if (auto status = tune_staging(bytes * slot_channel_.size()); !status) return status;
   return run_faster_variant(tuning::SingleCopy::alltoall, bytes * slot_channel_.size(),
                             [&](bool fetches) -> Result<void> {
                               if (!fetches) return staged();

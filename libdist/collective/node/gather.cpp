@@ -30,6 +30,7 @@ Result<void> NodeCollectives::gather(const std::byte* send, std::byte* recv, con
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
   if (longest <= SlotChannel::short_data) return gather_short(send, recv, blocks, unit, root);
+  if (auto status = tune_staging(longest * slot_channel_.size()); !status) return status;
   const std::size_t piece = one_way_piece(longest);
   slot_channel_.use_slots(blocks.are_equal() ? std::min(longest, piece) : piece, longest * (slot_channel_.size() - 1),
                           SlotChannel::Flow::one_way);

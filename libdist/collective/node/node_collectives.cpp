@@ -24,7 +24,9 @@ NodeCollectives::NodeCollectives(SlotChannel& rounds, const Reductions& kernels,
       results_(rounds.size()),
       is_given_(given.has_value()),
       tuned_(given.value_or(NodeTuning{})),
-      offers_(rounds.size()) {}
+      offers_(rounds.size()) {
+  stage_as(tuned_);
+}
 
 Store NodeCollectives::store_for(std::size_t bytes) const noexcept {
   return bytes >= streaming_from_ ? Store::streaming : Store::cached;

@@ -24,6 +24,7 @@ namespace amldist::collective {
 struct NodeTuning {
   bool fetches = false;  ///< long messages are fetched (single copy) instead of staged
   bool slices = false;   ///< staged all-reduces of two ranks are faster in slices than whole, already from 16 KiB on
+  bool trades = false;   ///< two ranks trade their staging memory: SlotChannel::trade_slots()
   /// How data is written to memory that another rank has in its cache and reads next.
   Store for_others = Store::whole_lines;
 
@@ -114,7 +115,7 @@ class NodeCollectives {
   // ---- reductions ----
   [[nodiscard]] Result<void> reduce_any(const calls::Reduction& what, int root);
   // ---- trials ----
-  static constexpr std::size_t most_ways = 4;
+  static constexpr std::size_t most_ways = 6;
   using Times = std::array<std::uint64_t, most_ways>;  ///< of each way; UINT64_MAX: not tried
   static_assert(sizeof(Times) <= SlotChannel::line_data);
   /// The way whose slowest rank is fastest; the present way unless it is slower by more than a twentieth. `own`: this
@@ -141,6 +142,7 @@ class NodeCollectives {
   /// first and every tuning::staging_trial_every-th of those.
   [[nodiscard]] Result<void> tune_staging(std::size_t bytes);
   [[nodiscard]] Result<void> try_stagings();
+  void stage_as(const NodeTuning& tuning) noexcept;
   [[nodiscard]] Result<std::uint64_t> time_staging(const calls::Reduction& trial);
   [[nodiscard]] Result<Agreement> allreduce_single_copy(const calls::Reduction& what);
   [[nodiscard]] Result<void> fold_fetched(const calls::Reduction& what);

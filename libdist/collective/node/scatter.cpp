@@ -50,6 +50,7 @@ Result<void> NodeCollectives::scatter(const std::byte* send, std::byte* recv, co
                                       std::size_t unit, std::uint32_t root) {
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
   if (is_short_for_each(longest)) return scatter_short(send, recv, blocks, unit, root);
+  if (auto status = tune_staging(longest * slot_channel_.size()); !status) return status;
   return run_faster_variant(tuning::SingleCopy::scatter, longest * slot_channel_.size(), [&](bool fetches) {
     return fetches ? scatter_fetched(send, recv, blocks, unit, root) : scatter_staged(send, recv, blocks, unit, root);
   });

@@ -1,5 +1,5 @@
 // Which way of staging is fastest: string instructions or streaming stores for data that other ranks read next, and for
-// two ranks whole data or slices of it.
+// two ranks whole data or slices of it, and whether they trade their staging memory.
 //
 // It depends on the processor, and on where the ranks' processors are: with a common last-level cache streaming stores
 // take twice as long as string instructions, without one half as long (decision 30). So the ranks measure. A trial
@@ -17,17 +17,20 @@
 namespace amldist::collective {
 namespace {
 
-struct Way {
-  bool slices;
-  Store for_others;
-};
-// The last two differ from the first two for two ranks only.
-constexpr std::array<Way, 4> ways = {{
-    {false, Store::whole_lines},
-    {false, Store::streaming},
-    {true, Store::whole_lines},
-    {true, Store::streaming},
+// What streaming stores write has left the caches, so it does not matter who has read it.
+constexpr std::array<NodeTuning, 6> ways = {{
+    {.for_others = Store::whole_lines},
+    {.for_others = Store::streaming},
+    {.slices = true, .for_others = Store::whole_lines},
+    {.slices = true, .for_others = Store::streaming},
+    {.trades = true, .for_others = Store::whole_lines},
+    {.slices = true, .trades = true, .for_others = Store::whole_lines},
 }};
+constexpr std::size_t for_many_ranks = 2;  ///< the first ones; the others differ from them for two ranks only
+
+constexpr bool are_alike(const NodeTuning& one, const NodeTuning& other) noexcept {
+  return one.slices == other.slices && one.trades == other.trades && one.for_others == other.for_others;
+}
 
 }  // namespace
 
@@ -37,33 +40,36 @@ Result<void> NodeCollectives::tune_staging(std::size_t bytes) {
   return try_stagings();
 }
 
+void NodeCollectives::stage_as(const NodeTuning& tuning) noexcept {
+  tuned_.slices = tuning.slices;
+  tuned_.trades = tuning.trades;
+  tuned_.for_others = tuning.for_others;
+  slot_channel_.trade_slots(tuning.trades);
+}
+
+/// The attempts of a way come one after the other: memory that was written another way is in other caches.
 Result<void> NodeCollectives::try_stagings() {
-  constexpr int attempts = 6;  // the first only brings buffers into the caches
+  constexpr int attempts = 7;
+  constexpr int untimed = 4;  // in these, the ranks come to write to what the last attempt but three has left
   std::vector<float> data(tuning::staging_trial_bytes / sizeof(float));
   auto* const buffer = reinterpret_cast<std::byte*>(data.data());
   const calls::Reduction trial = {buffer, buffer, data.size(), calls::DataType::float32, calls::ReduceOp::sum};
-  const std::size_t tried = slot_channel_.size() == 2 ? ways.size() : ways.size() / 2;
-  std::size_t present = 0;
+  const std::size_t tried = slot_channel_.size() == 2 ? ways.size() : for_many_ranks;
+  const auto present = std::ranges::find_if(ways, [&](const NodeTuning& way) { return are_alike(way, tuned_); });
   Times least = {};
   least.fill(UINT64_MAX);
   for (std::size_t w = 0; w < tried; ++w) {
-    if (ways[w].slices == tuned_.slices && ways[w].for_others == tuned_.for_others) present = w;
-  }
-  for (int attempt = 0; attempt < attempts; ++attempt) {
-    for (std::size_t w = 0; w < tried; ++w) {
-      tuned_.slices = ways[w].slices;
-      tuned_.for_others = ways[w].for_others;
+    stage_as(ways[w]);
+    for (int attempt = 0; attempt < attempts; ++attempt) {
       std::ranges::fill(data, 1.0F);
       const auto took = time_staging(trial);
       if (!took) return took.error();
-      if (attempt > 0) least[w] = std::min(least[w], *took);
+      if (attempt >= untimed) least[w] = std::min(least[w], *took);
     }
   }
-  const auto way = fastest_way(least, present);
+  const auto way = fastest_way(least, static_cast<std::size_t>(present - ways.begin()));
   if (!way) return way.error();
-  const Way& taken = ways[*way];
-  tuned_.slices = taken.slices;
-  tuned_.for_others = taken.for_others;
+  stage_as(ways[*way]);
   return {};
 }
 

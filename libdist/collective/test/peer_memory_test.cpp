@@ -271,7 +271,10 @@ TEST(WayOfStaging, NoneChangesAResult) {
   for (const bool slices : {false, true}) {
     for (const Store store : {Store::whole_lines, Store::streaming, Store::cached}) {
       for (const std::size_t bytes : {std::size_t{4}, 16 * tuning::kib, 100 * tuning::kib + 12, 3 * tuning::mib + 4}) {
-        static_cast<void>(rounds_of(3, bytes, false, NodeTuning{.slices = slices, .for_others = store}));
+        for (const bool trades : {false, true}) {
+          const NodeTuning tuning = {.slices = slices, .trades = trades, .for_others = store};
+          static_cast<void>(rounds_of(20, bytes, false, tuning));
+        }
       }
     }
   }

@@ -96,20 +96,22 @@ TEST_F(SlotChannelTest, ARankThatSendsShortDataIsAllLinesButTwoAheadOfItsReader)
 }
 
 /// In each round one rank sends data to the others: many rounds in a row or one, of one of these sizes. A tenth of the
-/// turns are calls in which all wait for all.
+/// turns are calls in which all wait for all. Two ranks trade their slots in half of the turns.
 class Relay {
  public:
-  static constexpr std::uint32_t ranks = 3;
   static constexpr std::size_t rounds = 6000;
 
-  Relay(bool oversubscribed, std::span<const std::size_t> sizes)
-      : memory_(SharedMemory::create(SlotChannel::memory_bytes(ranks, slot)).value()), oversubscribed_(oversubscribed) {
+  Relay(bool oversubscribed, std::span<const std::size_t> sizes, std::uint32_t ranks = 3)
+      : ranks_(ranks),
+        memory_(SharedMemory::create(SlotChannel::memory_bytes(ranks, slot)).value()),
+        oversubscribed_(oversubscribed) {
     std::mt19937 random(1);
     while (messages_.size() < rounds) {
       const std::size_t turn = random() % 2 == 0 ? 1 : random() % 400;
       const auto sender = static_cast<std::uint32_t>(random() % ranks);
+      const bool trades = ranks == 2 && random() % 2 == 0;
       const Flow flow = random() % 10 == 0 ? Flow::both_ways : Flow::one_way;
-      messages_.resize(messages_.size() + turn, {sender, sizes[random() % sizes.size()], flow});
+      messages_.resize(messages_.size() + turn, {sender, sizes[random() % sizes.size()], flow, trades});
     }
   }
 
@@ -117,7 +119,7 @@ class Relay {
   std::size_t wrong() {
     std::atomic<std::size_t> out = 0;
     std::vector<std::thread> threads;
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) threads.emplace_back([&, rank] { out += wrong_on(rank); });
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) threads.emplace_back([&, rank] { out += wrong_on(rank); });
     for (std::thread& each : threads) each.join();
     return out;
   }
@@ -130,6 +132,7 @@ class Relay {
     std::uint32_t sender;
     std::size_t bytes;
     Flow flow;
+    bool trades;
   };
 
   /// Waits until a rank has failed, which the others need not wait for.
@@ -169,13 +172,14 @@ class Relay {
   /// `rounds` if the rank failed.
   std::size_t wrong_before_failure(std::uint32_t rank) {
     UntilFailure watchdog(has_failed_);
-    SlotChannel channel(memory_.data(), {rank, ranks, {0, 1, 2}, {}}, slot, oversubscribed_);
+    SlotChannel channel(memory_.data(), {rank, ranks_, {0, 1, 2}, {}}, slot, oversubscribed_);
     channel.wait_under(watchdog);
     std::size_t wrong = 0;
     std::vector<std::byte> wanted;
     for (std::size_t round = 0; round < rounds; ++round) {
       const auto value = static_cast<int>(round % 251);
-      const auto [sender, bytes, flow] = messages_[round];
+      const auto [sender, bytes, flow, trades] = messages_[round];
+      channel.trade_slots(trades);
       if (!begin(channel, bytes, flow)) return rounds;
       if (sender == rank) std::memset(channel.own_place(bytes), value, bytes);
       channel.publish();
@@ -187,6 +191,7 @@ class Relay {
     return wrong;
   }
 
+  std::uint32_t ranks_;
   SharedMemory memory_;
   bool oversubscribed_;
   std::vector<Message> messages_;
@@ -204,6 +209,7 @@ TEST(SlotChannelRelay, NoSlotIsOverwrittenBeforeAllReadersHaveItHoweverSlotsAreD
                                 std::size_t{16384},      std::size_t{40000}, std::size_t{100000}};
   EXPECT_EQ(Relay(false, sizes).wrong(), 0U);
   EXPECT_EQ(Relay(true, sizes).wrong(), 0U);
+  EXPECT_EQ(Relay(false, sizes, 2).wrong(), 0U);
 }
 
 /// Two ranks that share a processor: one sends through its slots without waiting for the other.
@@ -319,6 +325,56 @@ TEST_F(SlotPositionTest, MemoryIsUsedAgainOnceItHasLeftTheCachesUnlessTheCallsOw
   constexpr std::size_t bytes = 64UL << 10;
   EXPECT_EQ(bytes_until_reuse(places(bytes, 100, 2 * bytes), bytes), 4UL << 20);
   EXPECT_EQ(bytes_until_reuse(places(bytes, 100, 64 * bytes), bytes), 512UL << 10);
+}
+
+/// Both ranks begin and publish the rounds of a thread.
+class TradedSlotsTest : public ::testing::Test {
+ protected:
+  static constexpr std::size_t slot = 512UL << 10;
+  using Places = std::array<std::vector<std::byte*>, 2>;  ///< where each rank writes in each round
+
+  static Places places(bool trades, std::size_t bytes, int rounds, bool oversubscribed = false) {
+    Refusals watchdog;
+    const auto memory = SharedMemory::create(SlotChannel::memory_bytes(2, slot));
+    SlotChannel ranks[] = {{memory->data(), {0, 2, {0, 1}, {}}, slot, oversubscribed},
+                           {memory->data(), {1, 2, {0, 1}, {}}, slot, oversubscribed}};
+    Places out;
+    for (SlotChannel& each : ranks) {
+      each.wait_under(watchdog);
+      each.trade_slots(trades);
+    }
+    for (int round = 0; round < rounds; ++round) {
+      for (SlotChannel& each : ranks) {
+        each.begin_call(0);
+        each.use_slots(bytes, bytes);
+        EXPECT_TRUE(each.begin());
+        each.publish();
+        out[each.rank()].push_back(each.own_slot());
+      }
+      for (std::uint32_t r = 0; r < 2; ++r) EXPECT_EQ(ranks[1 - r].slot_of(r), out[r].back());
+    }
+    return out;
+  }
+};
+
+TEST_F(TradedSlotsTest, ARankWritesWhereItHasRead) {
+  for (const std::size_t bytes : {100UL, 16UL << 10, 64UL << 10, 100UL << 10, slot}) {
+    const auto [first, second] = places(true, bytes, 100);
+    const auto again = std::find_if(first.begin() + 1, first.end(),
+                                    [&, other = second.front()](std::byte* each) { return each == other; });
+    ASSERT_NE(again, first.end()) << bytes;
+    const auto rounds = again - first.begin();
+    EXPECT_EQ(std::count(first.begin(), again, first.front()), 1) << "its own place is used only after that";
+    EXPECT_EQ(second[static_cast<std::size_t>(rounds)], first.front());
+    EXPECT_LE(static_cast<std::size_t>(rounds) * bytes, SlotChannel::slots * std::max(bytes, 128UL << 10));
+  }
+}
+
+TEST_F(TradedSlotsTest, RanksThatShareProcessorsDoNotTrade) {
+  for (const auto& [trades, oversubscribed] : {std::pair(false, false), std::pair(true, true)}) {
+    const auto [first, second] = places(trades, 16UL << 10, 300, oversubscribed);
+    for (std::byte* const each : second) EXPECT_EQ(std::ranges::find(first, each), first.end());
+  }
 }
 
 TEST(SlotRotation, IsDividedAmongManyRanks) {

@@ -72,7 +72,9 @@ bool SlotChannel::has_come(std::uint32_t peer, std::uint32_t round, bool& differ
 
 void SlotChannel::use_slots(std::size_t bytes, std::size_t buffers, Flow flow) noexcept {
   const std::size_t position = std::bit_ceil(std::max<std::size_t>(bytes, 1));
-  const std::size_t region = rotation_for(buffers);
+  is_trading_ = trades_;
+  const std::size_t longest = rotation_for(buffers);
+  const std::size_t region = trades_ ? std::min(longest, tuning::shortest_rotation) : longest;
   // Ranks that share a processor find in its cache what they have just written: they gain only from running ahead.
   const bool gains = place_.size <= most_ranks_rotating && (!oversubscribed_ || flow == Flow::one_way);
   const std::size_t shortest = oversubscribed_ ? page_bytes : 2 * page_bytes;  // shorter ones are as fast without

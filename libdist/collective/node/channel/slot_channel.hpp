@@ -23,6 +23,10 @@
 // if data goes one way, and for another reason: with n positions in the four slots, all used since this layout began,
 // the sender may be n-2 rounds ahead by the proof above.
 //
+// Or two ranks trade their slots (trade_slots()): when one is used again, it is the other rank that writes to it, which
+// was the last to read it and has it in its caches (decision 46). That is as safe: who writes to a slot of four rounds
+// ago has seen that every rank has finished with it.
+//
 // Because the line carries the signature, a rank that makes another call is detected immediately and at no cost.
 #pragma once
 
@@ -82,12 +86,16 @@ class SlotChannel {
     pauses_.begin_call();
     first_of_call_ = round_ + 1;
     last_position_ = 0;
+    is_trading_ = false;
   }
   enum class Flow : std::uint8_t { both_ways, one_way };
   /// The next rounds of this call use up to `bytes` of their slots, on all ranks alike: only then may it be called.
   /// `buffers`, also equal on all ranks, are the bytes that a rank sends and receives together; if data goes one way,
   /// even in a reduce, the bytes from or to the root. In that case call it before begin().
   void use_slots(std::size_t bytes, std::size_t buffers, Flow flow = Flow::both_ways) noexcept;
+  /// From the next use_slots() on, two ranks with a processor each trade their slots, or do not; on all ranks alike.
+  /// Between more ranks, or ranks that share processors, it does nothing.
+  void trade_slots(bool trades) noexcept { trades_ = trades && place_.size == 2 && !oversubscribed_; }
   [[nodiscard]] const VainLooks& vain_looks() const noexcept { return pauses_.looks(); }  ///< of this call
   /// From now on, waits use this watchdog.
   void wait_under(calls::Watchdog& watchdog) noexcept { watchdog_ = &watchdog; }
@@ -188,15 +196,17 @@ class SlotChannel {
     return bytes <= line_data ? line_of(peer) : bytes <= short_data ? short_of(peer) : slot_of(peer);
   }
   [[nodiscard]] std::byte* own_place(std::size_t bytes) noexcept { return place_of(place_.rank, bytes); }
-  /// Distance between two ranks' places of the same round.
+  /// Distance between two ranks' places of the same round, for at most `short_data` bytes.
   [[nodiscard]] std::size_t between_places(std::size_t bytes) const noexcept {
-    if (bytes <= line_data) return lines_in_use() * sizeof(Line);
-    return bytes <= short_data ? lines_in_use() * short_stride : slots * slot_stride_;
+    return lines_in_use() * (bytes <= line_data ? sizeof(Line) : short_stride);
   }
   [[nodiscard]] std::byte* own_slot() noexcept { return slot_of(place_.rank); }
   [[nodiscard]] std::byte* slot_of(std::uint32_t peer, std::uint32_t back = 0) noexcept {
     const std::uint32_t round = round_ - back;
-    return stages_ + (static_cast<std::size_t>(peer) * slots + round % slots) * slot_stride_ +
+    const std::uint32_t uses =
+        (round / std::uint32_t{slots}) >> std::bit_width(last_position_);  // of each position so far
+    const std::uint32_t place = is_trading_ ? peer ^ (uses & 1) : peer;
+    return stages_ + (static_cast<std::size_t>(place) * slots + round % slots) * slot_stride_ +
            (static_cast<std::size_t>(round / slots & last_position_) << position_shift_);
   }
 
@@ -336,6 +346,8 @@ class SlotChannel {
   std::uint32_t signature_ = 0;
   std::uint32_t last_position_ = 0;   ///< number of positions in a slot, a power of two, minus one
   std::uint32_t position_shift_ = 0;  ///< a position has 1 << this bytes
+  bool trades_ = false;               ///< as trade_slots() says
+  bool is_trading_ = false;           ///< in the present layout
   std::uint32_t layout_ = 0;          ///< of the last round: position_shift_, or 0 if a slot is one position
   std::uint32_t layout_since_ = 0;    ///< the first round of this layout
   calls::Watchdog* watchdog_ = nullptr;
