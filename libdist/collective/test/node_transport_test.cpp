@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <random>
 #include <thread>
 
@@ -97,6 +98,28 @@ TEST_F(NodeTransportTest, BothDirectionsAreLongAtOnce) {
   EXPECT_EQ(left, 0U);
   EXPECT_EQ(got[0], given[1]);
   EXPECT_EQ(got[1], given[0]);
+}
+
+TEST(MessageMemoryTest, EachPairHasARingForEachDirectionAndBlocksForBoth) {
+  for (const std::size_t ranks : {1U, 2U, 3U, 8U, 9U, 17U}) {
+    auto* const memory = reinterpret_cast<std::byte*>(std::uintptr_t{4096});  // only addresses are compared
+    const MessageMemory all(memory, ranks);
+    std::map<std::uintptr_t, std::size_t> places;  // and their lengths
+    for (std::size_t one = 0; one < ranks; ++one) {
+      for (std::size_t other = 0; other < ranks; ++other) {
+        places[reinterpret_cast<std::uintptr_t>(&all.ring(one, other))] = MessageRing::bytes_of(ranks);
+        EXPECT_EQ(&all.blocks(one, other), &all.blocks(other, one));
+        places[reinterpret_cast<std::uintptr_t>(&all.blocks(one, other))] = MessageBlocks::bytes_of(ranks);
+      }
+    }
+    EXPECT_EQ(places.size(), ranks * ranks + ranks * (ranks + 1) / 2);
+    std::uintptr_t end = 4096;
+    for (const auto& [place, length] : places) {
+      EXPECT_EQ(place, end) << "nothing overlaps";
+      end = place + length;
+    }
+    EXPECT_EQ(end - 4096, MessageMemory::bytes_of(ranks));
+  }
 }
 
 /// Lets a thread sanitizer see both ends.

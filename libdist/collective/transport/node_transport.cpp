@@ -30,15 +30,6 @@ constexpr std::size_t a_turn = 128UL << 10;
 constexpr std::size_t fetched_at_once = 1UL << 20;
 constexpr std::string_view damaged = "the ring in shared memory is damaged";
 
-constexpr std::size_t bytes_of_rings(std::size_t ranks) noexcept {
-  return ranks * ranks * MessageRing::bytes_of(ranks);
-}
-/// The number of a pair among all pairs of a node; 0 for a rank and itself.
-constexpr std::size_t pair_of(std::size_t one, std::size_t other) noexcept {
-  const auto [low, high] = std::minmax(one, other);
-  return low == high ? 0 : high * (high - 1) / 2 + low;
-}
-
 std::uint64_t random_key() noexcept {
   std::uint64_t key = 0;
   static_cast<void>(::getrandom(&key, sizeof key, 0) == 0);
@@ -46,11 +37,6 @@ std::uint64_t random_key() noexcept {
 }
 
 }  // namespace
-
-std::size_t NodeTransport::memory_bytes(std::uint32_t ranks) noexcept {
-  const std::size_t pairs = std::max<std::size_t>(1, pair_of(ranks, 0));  // with one more rank: all before it
-  return bytes_of_rings(ranks) + pairs * MessageBlocks::bytes_of(ranks);
-}
 
 NodeTransport::NodeTransport(std::unique_ptr<Transport> others, std::byte* memory, const NodeGroup& place,
                              bool oversubscribed, const PeerMemory* peers)
@@ -62,20 +48,17 @@ NodeTransport::NodeTransport(std::unique_ptr<Transport> others, std::byte* memor
       oversubscribed_(oversubscribed),
       interrupted_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   const std::size_t ranks = ranks_.size();
-  const auto ring = [&](std::size_t sender, std::size_t receiver) -> MessageRing& {
-    return *reinterpret_cast<MessageRing*>(memory + (sender * ranks + receiver) * MessageRing::bytes_of(ranks));
-  };
-  const auto blocks = [&](std::size_t neighbour) {
-    std::byte* const at = memory + bytes_of_rings(ranks) + pair_of(own_, neighbour) * MessageBlocks::bytes_of(ranks);
-    return BlockOwner(*reinterpret_cast<MessageBlocks*>(at), MessageBlocks::count_of(ranks), own_ < neighbour);
-  };
+  const MessageMemory shared(memory, ranks);
   const std::size_t capacity = MessageRing::capacity_of(ranks);
   assert(!ranks_.empty() && std::ranges::is_sorted(ranks_));
   indices_.assign(static_cast<std::size_t>(ranks_.back()) + 1, elsewhere);
   for (std::size_t i = 0; i < ranks; ++i) {
     if (i != own_) indices_[static_cast<std::size_t>(ranks_[i])] = static_cast<std::uint32_t>(i);
-    neighbours_.push_back(
-        {RingWriter(ring(own_, i), capacity, random_key()), RingReader(ring(i, own_), capacity), blocks(i), {}, {}});
+    neighbours_.push_back({RingWriter(shared.ring(own_, i), capacity, random_key()),
+                           RingReader(shared.ring(i, own_), capacity),
+                           BlockOwner(shared.blocks(own_, i), MessageBlocks::count_of(ranks), own_ < i),
+                           {},
+                           {}});
   }
 }
 

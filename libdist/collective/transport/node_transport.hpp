@@ -11,6 +11,7 @@
 
 #include "base/os/file_descriptor.hpp"
 #include "collective/node/channel/message_blocks.hpp"
+#include "collective/node/channel/message_memory.hpp"
 #include "collective/node/channel/message_ring.hpp"
 #include "collective/node/channel/slot_channel.hpp"
 #include "collective/node/memory/peer_memory.hpp"
@@ -21,9 +22,8 @@ namespace amldist::collective {
 
 class NodeTransport final : public Transport {
  public:
-  /// Bytes of shared memory for `ranks` of one node: 128 to 512 KiB per ordered pair; only pairs that communicate use
-  /// physical pages, and of these only pairs with long messages more than their rings, of 64 or 128 KiB.
-  [[nodiscard]] static std::size_t memory_bytes(std::uint32_t ranks) noexcept;
+  /// Bytes of shared memory for `ranks` of one node.
+  [[nodiscard]] static std::size_t memory_bytes(std::uint32_t ranks) noexcept { return MessageMemory::bytes_of(ranks); }
   /// `memory` must be zeroed, aligned to a cache line, and outlive this object. The ranks of `place` are in ascending
   /// order.
   /// `peers`: if the ranks may read each other's memory (all of them or none); else null. It must outlive this object.

@@ -39,7 +39,7 @@ inline constexpr std::size_t shortest_one_way_piece = 16 * kib;
 }
 /// Bytes in which the contributions of all ranks take turns, and the largest and smallest size of a slot: staging
 /// memory is used again once it has left the caches. See SlotChannel::use_slots(). Calls with longer buffers, and ranks
-/// that share processors, take turns in the smallest.
+/// that share processors or trade their slots, take turns in the smallest.
 inline constexpr std::size_t most_rotation = 8 * mib;
 inline constexpr std::size_t longest_rotation = mib;
 inline constexpr std::size_t shortest_rotation = 128 * kib;
