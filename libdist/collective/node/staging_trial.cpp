@@ -7,6 +7,7 @@
 // thousand calls later, because a virtual machine's processors move while a program runs.
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstring>
 #include <vector>
 
@@ -67,6 +68,7 @@ Result<void> NodeCollectives::try_stagings() {
       if (attempt >= untimed) least[w] = std::min(least[w], *took);
     }
   }
+  assert(present != ways.end());
   const auto way = fastest_way(least, static_cast<std::size_t>(present - ways.begin()));
   if (!way) return way.error();
   stage_as(ways[*way]);

@@ -159,6 +159,30 @@ TEST_F(FetchedMessageTest, ShortMessagesBetweenThoseThatAreOfferedDoNotHoldThemU
   run(first, second);
   EXPECT_EQ(sending_, 0U);
   EXPECT_EQ(got, given);
+  exchange(50, 9);  // nothing was put twice
+}
+
+/// Their sender has nothing to do for them any more, but to say so.
+TEST_F(FetchedMessageTest, EachSendThatEndsIsReportedWhenItEnds) {
+  prefer(MessageWay::fetched);
+  std::vector<std::vector<std::byte>> given;
+  for (unsigned i = 0; i < 24; ++i) given.push_back(pattern(i % 15 == 0 ? 100000 : 8000, i));  // two are offered
+  std::vector<std::vector<std::byte>> got;
+  for (auto& each : given) got.emplace_back(each.size());
+  for (unsigned round = 0; round < 20; ++round) {
+    for (auto& each : given) post(first, Direction::send, second, each, sending_);
+    for (auto& each : got) post(second, Direction::receive, first, each, receiving_);
+    EXPECT_EQ(error_of(first), "none");  // sixteen are offered or put behind what is offered
+    while (sending_ != 0) {
+      while (*end(second).progress(watchdog)) continue;  // it takes all that is there
+      const std::size_t before = sending_;
+      const auto moved = end(first).progress(watchdog);
+      ASSERT_TRUE(moved);
+      EXPECT_TRUE(*moved || sending_ == before) << before;
+    }
+    run(first, second);
+  }
+  EXPECT_EQ(got, given);
 }
 
 TEST_F(FetchedMessageTest, AShortMessageBehindThoseThatAreOfferedArrives) {

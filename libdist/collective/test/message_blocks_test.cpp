@@ -3,17 +3,29 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <random>
 #include <set>
+#include <thread>
 
+#include "base/time/clock.hpp"
 #include "ends_in_one_process.hpp"
 
 namespace amldist::collective::message_blocks_test {
 namespace {
 
 constexpr std::size_t whole = MessageBlocks::block;
+
+constexpr bool each_can_go_on(std::size_t count) {
+  const std::size_t most = MessageBlocks::most_held(count);
+  return most - 1 >= 2 && count - most >= 2 && most >= count / 2;
+}
+static_assert(each_can_go_on(MessageBlocks::count_of(2)) && each_can_go_on(MessageBlocks::count_of(9)) &&
+              each_can_go_on(MessageBlocks::count_of(17)));
 
 /// With as many blocks as the parameter says.
 class MessageBlocksTest : public ::testing::TestWithParam<std::size_t> {
@@ -129,11 +141,13 @@ TEST_P(MessageBlocksTest, SmallPartsShareABlock) {
 
 TEST_P(MessageBlocksTest, WhatFitsAsAWholeDoesNotStopHalfway) {
   std::mt19937 random(46);
+  int fitted = 0;
   for (unsigned i = 0; i < 500; ++i) {
     const std::size_t message = random() % (GetParam() * whole);
     const auto fits = rank(0).blocks.fits_whole(message);
     ASSERT_TRUE(fits);
     if (*fits) {
+      ++fitted;
       for (std::size_t left = message; left != 0;) {
         const std::size_t part = std::min(left, whole / 2);
         ASSERT_TRUE(write(0, part));
@@ -143,6 +157,40 @@ TEST_P(MessageBlocksTest, WhatFitsAsAWholeDoesNotStopHalfway) {
     while (!rank(0).written.empty()) read_next(1);
     if (random() % 3 == 0 && write(1)) read_next(0);
   }
+  EXPECT_GT(fitted, 50);
+}
+
+/// Each rank in a thread: what one knows of the other is late. Then one of them goes on alone.
+TEST_P(MessageBlocksTest, RanksThatRunAtTheSameTimeGoOnForEver) {
+  constexpr std::uint64_t both_ways = 3000;
+  constexpr std::uint64_t alone = 1000;
+  std::array<std::array<std::atomic<std::uint64_t>, 8>, 2> places = {};  // of a part, by its number: plus one
+  std::array<std::atomic<std::uint64_t>, 2> read = {};
+  const auto run = [&](std::size_t own, std::uint64_t writes, std::uint64_t reads) {
+    std::vector<std::byte> data(whole / 2);
+    std::vector<std::byte> got(data.size());
+    std::uint64_t written = 0;
+    std::uint64_t taken = 0;
+    for (auto end = Clock::now() + std::chrono::seconds(30); written < writes || taken < reads;) {
+      ASSERT_LT(Clock::now(), end) << written << ' ' << taken;
+      if (written < writes && written - read[1 - own] < 8 && rank(own).blocks.fits(data.size()).value_or(false)) {
+        std::memcpy(data.data(), &written, sizeof written);
+        places[own][written % 8] = rank(own).blocks.write(data, MessageWay::copied) + 1;
+        ++written;
+      }
+      if (taken == reads) continue;
+      const std::uint64_t place = places[1 - own][taken % 8].exchange(0);
+      if (place == 0) continue;
+      ASSERT_TRUE(rank(own).blocks.read(place - 1, got));
+      std::uint64_t number = 0;
+      std::memcpy(&number, got.data(), sizeof number);
+      ASSERT_EQ(number, taken);
+      read[own] = ++taken;
+    }
+  };
+  std::thread other(run, 1, both_ways, both_ways + alone);
+  run(0, both_ways + alone, both_ways);
+  other.join();
 }
 
 TEST_P(MessageBlocksTest, APlaceWhereNoPartCanBeIsRefused) {

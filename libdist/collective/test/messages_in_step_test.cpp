@@ -90,9 +90,9 @@ TEST_P(MessagesInStep, ALongReceiveDoesNotKnowHowLongItTook) {
   EXPECT_FALSE(end(1).vain_looks(message(0, data)));
 }
 
-TEST_P(MessagesInStep, WhatTheRingHoldsIsSentAndReceivedAtOnce) {
+TEST_P(MessagesInStep, WhatTheBlocksHoldIsSentAndReceivedAtOnce) {
   for (const std::size_t length : {4097UL, 6080UL, 7000UL, 8192UL, 16384UL, 16385UL, 24576UL, 40000UL, 65536UL}) {
-    for (unsigned round = 0; round < 10; ++round) {  // past the ring's end
+    for (unsigned round = 0; round < 10; ++round) {  // past a block's end
       std::vector<std::byte> given = pattern(length, round);
       std::vector<std::byte> got(length);
       ASSERT_TRUE(moves(0, Direction::send, 1, given)) << length;
@@ -138,7 +138,7 @@ TEST_P(MessagesInStep, OneThatHasBegunIsNotBegunAgain) {
   std::vector<std::byte> given = pattern(65536, 1);
   std::vector<std::byte> got(given.size());
   int sent = 0;
-  while (moves(0, Direction::send, 1, given)) ++sent;  // until the ring is full
+  while (moves(0, Direction::send, 1, given)) ++sent;  // until the blocks are full
   for (int i = 0; i < sent; ++i) ASSERT_TRUE(moves(1, Direction::receive, 0, got));
   got.assign(got.size(), {});
   std::size_t left = 0;

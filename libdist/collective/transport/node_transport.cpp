@@ -23,7 +23,6 @@ constexpr std::size_t part_after(std::size_t done, std::size_t all) noexcept {
   const std::size_t part = usual - done % usual;
   return all - done < part + usual / 2 ? all - done : part;
 }
-static_assert(part_after(0, tuning::longest_short_message) == tuning::longest_short_message);
 /// Bytes that are moved through the blocks in a turn, before other messages and the other direction get theirs.
 constexpr std::size_t a_turn = 128UL << 10;
 /// Bytes of a fetched message that are copied at once: other messages and the watchdog get their turn in between.
@@ -116,7 +115,7 @@ bool NodeTransport::move_at_once(const Message& message, Direction direction, Lo
   const auto index = index_of(message.peer);
   if (!index) return others_->move_at_once(message, direction, look);
   pauses_.begin_call();
-  if (begun_) return false;  // a part of it is in the ring: the rest is post()'s
+  if (begun_) return false;  // a part of it has moved: the rest is post()'s
   Neighbour& neighbour = neighbours_[*index];
   const bool may_wait = look == Look::briefly;
   if (direction == Direction::send) {
@@ -201,6 +200,7 @@ bool NodeTransport::receive_in_step(std::size_t neighbour, const Message& messag
   RingReader& ring = neighbours_[neighbour].from;
   const auto announced = await_header(ring, message, polls, [this] { pause(); });
   if (!announced) return false;
+  if (take_short(ring, *announced, message.data)) return true;
   Progress receive(message, nullptr, neighbour);
   begin_receiving(ring, *announced, receive);
   const bool is_whole = move_in_step(receive, Direction::receive, [&](Progress& each) {
@@ -209,6 +209,15 @@ bool NodeTransport::receive_in_step(std::size_t neighbour, const Message& messag
   });
   if (is_whole) end_timing(ring, receive);
   return is_whole;
+}
+
+/// Receives what was announced, if it is a short message.
+bool NodeTransport::take_short(RingReader& ring, RingReader::Announced announced, std::byte* to) noexcept {
+  const std::uint64_t length = announced.length();
+  const std::size_t header = header_bytes(length);
+  if (!is_short(header + length) || announced.is_offered()) return false;
+  ring.read_short(header, {to, length});
+  return true;
 }
 
 /// Takes from the announcement what this rank needs to know to receive the message.
@@ -264,12 +273,7 @@ bool NodeTransport::send_at_once(Neighbour& neighbour, const Message& message) c
 
 bool NodeTransport::receive_at_once(RingReader& ring, const Message& message, int polls) noexcept {
   const auto announced = await_header(ring, message, polls, [this] { pause(); });
-  if (!announced) return false;
-  const std::uint64_t length = announced->length();
-  const std::size_t all = header_bytes(length) + length;
-  if (!is_short(all) || announced->is_offered()) return false;
-  ring.read_short(header_bytes(length), {message.data, length});
-  return true;
+  return announced && take_short(ring, *announced, message.data);
 }
 
 /// Moves the oldest messages of each neighbour, a turn's bytes of whole messages at most: where messages go both ways,
@@ -293,6 +297,7 @@ Result<bool> NodeTransport::advance(std::vector<std::size_t>& active, Queue Neig
       else turn += oldest.message.bytes;
       --*oldest.left;
       messages.pop();
+      any = true;  // also if put_ahead() had moved it
     }
     has_ended = has_ended || messages.is_empty();
   }
@@ -419,14 +424,9 @@ Result<bool> NodeTransport::begin_pulling(Progress& receive, calls::Watchdog& wa
     found = await_header(ring, receive.message, 1, relax_briefly);  // it may have come since
     if (!found) return watchdog.differs(receive.message.peer);
   }
-  const std::size_t all = header_bytes(found->length()) + found->length();
-  if (!is_short(all) || found->is_offered()) {
-    begin_receiving(ring, *found, receive);
-    return true;
-  }
   receive.message.bytes = found->length();
-  ring.read_short(receive.header(), {receive.message.data, receive.message.bytes});
-  receive.done = receive.all();
+  if (take_short(ring, *found, receive.message.data)) receive.done = receive.all();
+  else begin_receiving(ring, *found, receive);
   return true;
 }
 

@@ -79,7 +79,8 @@ class NodeTransport final : public Transport {
     [[nodiscard]] std::size_t all() const noexcept { return header() + message.bytes; }
     [[nodiscard]] std::size_t remaining() const noexcept { return all() - done; }
     [[nodiscard]] MessageStart start() const noexcept { return {message.signature, way, goes_both_ways}; }
-    /// Both ends move the same parts.
+    /// Both ends move the same parts. The header of a long message has no bytes in the blocks: it only makes the first
+    /// part shorter.
     [[nodiscard]] std::size_t next_part() const noexcept;
     /// The part of the data that is among the next `bytes` bytes of header and data.
     [[nodiscard]] std::span<std::byte> data(std::size_t bytes) const noexcept;
@@ -145,6 +146,7 @@ class NodeTransport final : public Transport {
   [[nodiscard]] std::optional<RingReader::Announced> await_header(RingReader& ring, const Message& message, int polls,
                                                                   Pause pause) const noexcept;
   [[nodiscard]] bool receive_at_once(RingReader& ring, const Message& message, int polls) noexcept;
+  [[nodiscard]] static bool take_short(RingReader& ring, RingReader::Announced announced, std::byte* to) noexcept;
   void begin_receiving(RingReader& ring, RingReader::Announced announced, Progress& receive) const noexcept;
   void pause() noexcept;
   template <typename Move>

@@ -104,11 +104,11 @@ static_assert(single_copy_step(most_ranks_single_copy) * (most_ranks_single_copy
               node_slot - single_copy_offsets);
 static_assert(most_ranks_single_copy * sizeof(std::uint64_t) <= single_copy_offsets);
 
-/// Messages of a node up to this length, header included, are written and read as a whole, in the window of the ring
-/// that the caches hold, and can be received at the first look.
+/// Messages of a node up to this length, header included, are in the ring, are written and read as a whole, and can be
+/// received at the first look.
 inline constexpr std::size_t longest_short_message = 4 * kib + 64;
 
-/// Messages of this many bytes may be written to the ring by streaming stores, or fetched from the other process if the
+/// Messages of this many bytes may be written to the blocks by streaming stores, or fetched from the other process if the
 /// kernel allows that. Which way is fastest is tried for each of these classes: of sizes, and of messages that go both
 /// ways at once.
 inline constexpr std::size_t message_tried_from = 8 * kib;
@@ -128,8 +128,8 @@ inline constexpr std::uint64_t message_trial_every = 1024;
 /// From this many bytes on the way of staging matters; a trial of the ways reduces as many.
 inline constexpr std::size_t staging_trial_from = 16 * kib;
 inline constexpr std::size_t staging_trial_bytes = 64 * kib;
-/// A trial takes 0.1 to 0.3 ms, less than a hundredth of this many calls.
-inline constexpr std::uint64_t staging_trial_every = 4096;
+/// A trial takes 0.2 to 0.6 ms, about a hundredth of this many calls.
+inline constexpr std::uint64_t staging_trial_every = 16384;
 
 /// For staged reductions: whether every rank folds all data, with one wait less, or its slice of it. `slices`: a trial
 /// found slices to be faster for two ranks (an EPYC of the third generation; on one of the fifth they are not).

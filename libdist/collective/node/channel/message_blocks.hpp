@@ -28,8 +28,11 @@ struct MessageBlocks {
   static constexpr std::size_t most = 16;           ///< blocks of a pair
   /// Blocks of each pair of this many ranks: many pairs get less memory.
   [[nodiscard]] static constexpr std::size_t count_of(std::size_t ranks) noexcept {
-    return ranks <= 8 ? most : ranks <= 16 ? 8 : 4;
+    return ranks <= 8 ? most : ranks <= 16 ? 8 : 6;
   }
+  /// A rank that holds more than this many of `count` gives some back. When both give back at the same moment, each may
+  /// be left with one less than the rest; two are needed to go on: one to write to, one that the other rank reads.
+  [[nodiscard]] static constexpr std::size_t most_held(std::size_t count) noexcept { return count - count * 3 / 8; }
   /// Bytes of the same, with what precedes them.
   [[nodiscard]] static constexpr std::size_t bytes_of(std::size_t ranks) noexcept {
     return sizeof(MessageBlocks) + count_of(ranks) * block;
@@ -69,7 +72,7 @@ class BlockOwner {
   /// Whether all of a message of this many bytes surely fits, if nothing else is written before. nullopt: as fits().
   [[nodiscard]] std::optional<bool> fits_whole(std::size_t bytes) noexcept {
     const std::size_t needed = bytes / MessageBlocks::block + 2;  // parts do not fill every block
-    if (free_ >= needed) return true;
+    if (free_ >= needed || bytes <= left_) return true;
     if (!take_returned()) return std::nullopt;
     return free_ >= needed;
   }
@@ -134,7 +137,7 @@ class BlockOwner {
     if (!take_returned() || is_own(reading_)) return false;
     keep(reading_);
     tells_->kept.store(++kept_, std::memory_order_release);
-    const std::size_t most = count_ - std::max<std::size_t>(2, count_ * 3 / 8);
+    const std::size_t most = MessageBlocks::most_held(count_);
     if (held() > most && !note_kept()) return false;
     while (held() > most && free_ != 0) give_back();
     return true;

@@ -12,7 +12,7 @@ namespace amldist::collective {
 
 class MessageMemory {
  public:
-  /// For `ranks` of a node: 128 to 384 KiB per ordered pair. Only pairs that communicate use physical pages, and of
+  /// For `ranks` of a node: 160 to 512 KiB per ordered pair. Only pairs that communicate use physical pages, and of
   /// these only pairs with long messages more than their rings.
   [[nodiscard]] static constexpr std::size_t bytes_of(std::size_t ranks) noexcept {
     return bytes_of_rings(ranks) + pairs_of(ranks) * MessageBlocks::bytes_of(ranks);

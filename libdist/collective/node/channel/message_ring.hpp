@@ -79,7 +79,6 @@ class RingEnd {
  public:
   /// Bytes that precede the contents of a message.
   static constexpr std::size_t word_bytes = sizeof(std::uint64_t);
-  [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
   /// Bytes of long messages after which all of their memory has been used. Until then it comes page by page from the
   /// kernel, and a message takes longer than it ever will again: that must not decide how messages travel.
   static constexpr std::uint64_t first_use = 1UL << 20;

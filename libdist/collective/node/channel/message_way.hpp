@@ -1,4 +1,4 @@
-// How long messages of a pair of ranks travel: copied through the ring, by ordinary or by streaming stores, or fetched
+// How long messages of a pair of ranks travel: copied through blocks, by ordinary or by streaming stores, or fetched
 // by the reader from the writer's memory. Which is fastest depends on the processors and on the kernel: fetching 64 KiB
 // took half of the time of the ring on a Xeon, and one and a half times on an EPYC (decision 32); between processors of
 // an EPYC that have no cache in common, streaming stores take half of the time, and twice where they have one (decision
