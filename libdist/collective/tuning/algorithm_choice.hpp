@@ -108,9 +108,9 @@ static_assert(most_ranks_single_copy * sizeof(std::uint64_t) <= single_copy_offs
 /// received at the first look.
 inline constexpr std::size_t longest_short_message = 4 * kib + 64;
 
-/// Messages of this many bytes may be written to the blocks by streaming stores, or fetched from the other process if the
-/// kernel allows that. Which way is fastest is tried for each of these classes: of sizes, and of messages that go both
-/// ways at once.
+/// Messages of this many bytes may be written to the blocks by streaming stores, or fetched from the other process if
+/// the kernel allows that. Which way is fastest is tried for each of these classes: of sizes, and of messages that go
+/// both ways at once.
 inline constexpr std::size_t message_tried_from = 8 * kib;
 static_assert(longest_short_message < message_tried_from);
 /// Shorter ones that go both ways are not fetched: what a rank does between two of them takes as long as a copy, and is
