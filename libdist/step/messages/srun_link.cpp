@@ -124,7 +124,7 @@ std::optional<MessageType> report_node(const SrunLink& target, std::string_view 
     if (now - again > longest_delay) heard_at = now;  // this process was stopped meanwhile
     if (now - heard_at >= patience) break;
     socket.send(message);
-    again = Clock::now() + jittered(pause);
+    again = now + jittered(pause);  // from before the message: it may be stopped while it sends, too
     pause = std::min(2 * pause, longest_pause);
     for (auto left = until(again); left.count() > 0; left = until(again)) {
       const std::string heard = socket.answer(left);
