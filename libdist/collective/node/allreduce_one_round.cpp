@@ -59,15 +59,7 @@ Result<void> NodeCollectives::finish_allreduce(const calls::Reduction& what) {
 void NodeCollectives::fold_shown(const calls::Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   if (bytes == 0) return;
-  if (bytes > SlotChannel::short_data) {
-    for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) sources_[r] = slot_channel_.slot_of(r);
-  } else {
-    const std::byte* shown = slot_channel_.place_of(0, bytes);
-    for (const void*& source : sources_) {
-      source = shown;
-      shown += slot_channel_.between_places(bytes);
-    }
-  }
+  for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) sources_[r] = slot_channel_.place_of(r, bytes);
   sources_[slot_channel_.rank()] = what.send;
   kernels_.fold({what.recv, nullptr, sources_.data(), sources_.size(), what.count, what.divisor, Store::cached},
                 what.type, what.op);

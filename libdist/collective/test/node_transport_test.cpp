@@ -141,6 +141,24 @@ TEST_F(NodeTransportTest, TheEndsRunAtTheSameTime) {
   other.join();
 }
 
+/// Where messages go both ways, the other direction gets its turn meanwhile.
+TEST_F(NodeTransportTest, ATurnIsAsManyWholeMessagesAsReach128KiB) {
+  constexpr std::size_t length = 8000;
+  constexpr std::size_t of_a_turn = (128UL << 10) / length + 1;
+  constexpr std::size_t messages = of_a_turn + 10;
+  std::vector<std::byte> data(length);
+  std::size_t sending = 0;
+  std::size_t receiving = 0;
+  for (std::size_t i = 0; i < messages; ++i) post(first, Direction::send, second, data, sending);
+  while (*end(first).progress(watchdog)) continue;
+  EXPECT_EQ(sending, 0U) << "there is room for all";
+  for (std::size_t i = 0; i < messages; ++i) post(second, Direction::receive, first, data, receiving);
+  EXPECT_TRUE(*end(second).progress(watchdog));
+  EXPECT_EQ(receiving, messages - of_a_turn);
+  EXPECT_TRUE(*end(second).progress(watchdog));
+  EXPECT_EQ(receiving, 0U);
+}
+
 TEST_F(NodeTransportTest, OnePeersFullRingHoldsUpNothingWithAnother) {
   std::vector<std::byte> stuck = pattern(1 << 20, 1);
   std::vector<std::byte> given = pattern(100, 2);

@@ -196,10 +196,6 @@ class SlotChannel {
     return bytes <= line_data ? line_of(peer) : bytes <= short_data ? short_of(peer) : slot_of(peer);
   }
   [[nodiscard]] std::byte* own_place(std::size_t bytes) noexcept { return place_of(place_.rank, bytes); }
-  /// Distance between two ranks' places of the same round, for at most `short_data` bytes.
-  [[nodiscard]] std::size_t between_places(std::size_t bytes) const noexcept {
-    return lines_in_use() * (bytes <= line_data ? sizeof(Line) : short_stride);
-  }
   [[nodiscard]] std::byte* own_slot() noexcept { return slot_of(place_.rank); }
   [[nodiscard]] std::byte* slot_of(std::uint32_t peer, std::uint32_t back = 0) noexcept {
     const std::uint32_t round = round_ - back;
