@@ -104,7 +104,7 @@ struct Arguments {
 }
 
 template <typename Body>
-int guarded_on(const amldist_comm* comm, Body body) noexcept {
+[[gnu::always_inline]] inline int guarded_on(const amldist_comm* comm, Body body) noexcept {
   const int status = amldist::api::guarded(std::move(body));
   const bool may_name = status == AMLDIST_ETIMEOUT || status == AMLDIST_EPEER || status == AMLDIST_EABORTED;
   if (may_name && is_usable(comm)) name_culprit_of(*comm->impl);
@@ -125,7 +125,7 @@ amldist_request* ended() noexcept {
   return reinterpret_cast<amldist_request*>(&place);
 }
 
-int begin(amldist_comm* comm, Arguments&& arguments, amldist_request** request) {
+[[gnu::noinline]] int begin(amldist_comm* comm, Arguments&& arguments, amldist_request** request) {
   return guarded_on(comm, [&]() -> Result<void> {
     if (request == nullptr) return null_argument("the request");
     *request = nullptr;
@@ -136,6 +136,13 @@ int begin(amldist_comm* comm, Arguments&& arguments, amldist_request** request) 
     *request = begun ? make_handle(std::move(begun), comm) : ended();
     return {};
   });
+}
+
+/// Frees the handle of a call that ended while it began; false: it is another one.
+bool take_ended(amldist_request** request) noexcept {
+  if (*request != ended()) return false;
+  *request = nullptr;
+  return true;
 }
 
 /// Keeps the result of a finished request for amldist_last_error(), and returns its status.
@@ -151,7 +158,7 @@ template <typename Wait>
 int finish_request(amldist_request** request, int* done, Wait wait) noexcept {
   int status = AMLDIST_OK;
   const int guarded = amldist::api::guarded([&]() -> Result<void> {
-    if (*request == ended()) *request = nullptr;
+    static_cast<void>(take_ended(request));
     if (*request != nullptr && !request_of(*request)->is_here()) return amldist::api::forked();
     const bool is_done = *request == nullptr || wait(*request_of(*request));
     if (done != nullptr) *done = is_done ? 1 : 0;
@@ -381,6 +388,7 @@ int amldist_ibarrier(amldist_comm* comm, amldist_request** request) { return beg
 
 int amldist_wait(amldist_request** request) {
   if (request == nullptr) return amldist::api::fail(null_argument("the request"));
+  if (take_ended(request)) return AMLDIST_OK;
   return finish_request(request, nullptr, [](auto& waiting) {
     waiting.wait();
     return true;

@@ -22,7 +22,7 @@ void name_culprit(int rank, std::string_view host, std::string_view operation, s
 
 /// Runs a function that returns Result<void>; anything that it throws becomes AMLDIST_EINTERNAL.
 template <typename Body>
-int guarded(Body body) noexcept {
+[[gnu::always_inline]] inline int guarded(Body body) noexcept {
   try {
     const Result<void> result = body();
     return result ? AMLDIST_OK : fail(result.error());

@@ -87,7 +87,7 @@ Communicator::~Communicator() {
 
 // ---- calls ----
 Result<void> Communicator::run(calls::Call& call) {
-  if (!passes_quick_check(call, context_.size())) {
+  if (!passes_quick_check(call, identity_.size)) {
     if (auto status = check_call(call, context_.rank(), context_.size()); !status) return status;
   }
   call.stream = stream_;
@@ -118,8 +118,9 @@ Result<void> Communicator::result_of(const RequestPtr& request) {
 /// Makes a message that takes no waiting.
 bool Communicator::ends_at_once(calls::Call& call) {
   if (!is_point_to_point(call.operation)) return false;
-  const std::uint64_t now = read_clock(call);
-  return !is_on_device(call, now) && engine_->try_message(call, now);
+  const Message message = HostBackend::message_of(call);
+  const std::uint64_t now = read_clock(message);
+  return !is_on_device(call, now) && engine_->try_message(call, message, now);
 }
 
 Result<void> Communicator::check_begin(const calls::Call& call) const {
@@ -146,8 +147,9 @@ Result<RequestPtr> Communicator::begin(std::vector<calls::Call> calls, ProgressB
 
 [[gnu::always_inline]] inline RequestPtr Communicator::submit(calls::Call& call) {
   if (!is_point_to_point(call.operation)) return engine_->submit(call);
-  const std::uint64_t now = read_clock(call);
-  return is_on_device(call, now) ? engine_->submit(call) : engine_->submit_message(call, clock_);
+  const Message message = HostBackend::message_of(call);
+  const bool on_device = is_on_device(call, read_clock(message));
+  return on_device ? engine_->submit(call) : engine_->submit_message(call, message, clock_);
 }
 
 // ---- groups ----

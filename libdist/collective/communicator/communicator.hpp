@@ -112,9 +112,9 @@ class Communicator {
   }
   [[nodiscard]] bool is_on_device(const calls::Call& call) const { return is_on_device(call, process_->ticks.now()); }
   /// Before a message: exact, unless it is one of a burst of short ones.
-  [[nodiscard]] std::uint64_t read_clock(const calls::Call& message) noexcept {
+  [[nodiscard]] std::uint64_t read_clock(const Message& message) noexcept {
     constexpr std::size_t most = 1024;  // bytes; every transport that moves one at once knows when it looked in vain
-    return message.count * size_of(message.type) <= most ? clock_.now() : clock_.read_exactly();
+    return message.bytes <= most ? clock_.now() : clock_.read_exactly();
   }
   // Runs after the calls that began before.
   [[nodiscard]] Result<void> run_in_order(calls::Call& call);
@@ -123,7 +123,7 @@ class Communicator {
   /// Checks a call that is not to block, and sets its stream.
   [[nodiscard]] Result<void> prepare(calls::Call& call) const {
     call.stream = stream_;
-    if (group_depth_ == 0 && passes_quick_check(call, context_.size())) return {};
+    if (group_depth_ == 0 && passes_quick_check(call, identity_.size)) return {};
     return check_begin(call);
   }
   [[nodiscard]] Result<void> check_begin(const calls::Call& call) const;

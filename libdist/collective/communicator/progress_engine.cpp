@@ -15,9 +15,6 @@ constexpr auto look_again = std::chrono::milliseconds(1);
 bool is_message(const Request& request) { return is_point_to_point(request.first().operation); }
 bool is_message(const RequestPtr& request) { return is_message(*request); }
 
-/// Bytes of a message that takes a microsecond at most.
-constexpr std::size_t most_short = 8UL << 10;
-
 }  // namespace
 
 ProgressEngine::~ProgressEngine() {
@@ -42,21 +39,16 @@ RequestPtr ProgressEngine::submit(RequestPtr request, ProgressBy by) {
   return request;
 }
 
-RequestPtr ProgressEngine::submit_message(calls::Call& call, BurstClock& clock) {
-  const Message message = HostBackend::message_of(call);
-  if (!is_used_ && messages_.try_at_once(call, message, clock.latest())) return {};
-  RequestPtr request;
-  bool wakes = false;
-  bool begins = false;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!is_driven_ && messages_.try_at_once(call, message, clock.latest())) return {};
-    begins = !is_driven_ && messages_.can_begin(call);
-    request = make_request(std::as_const(call));
-    if (begins) messages_.begin(request, message, clock.exactly());
-    else messages_.submit(request);
-    wakes = !request->is_done() && needs_thread(ProgressBy::engine, message.bytes <= most_short);
-  }
+/// The rest of submit_message(). Takes the lock if it is not held, and returns it.
+RequestPtr ProgressEngine::begin_message(Lock& lock, const calls::Call& call, const Message& message,
+                                         BurstClock& clock) {
+  if (!lock) lock.lock();
+  const bool begins = !is_driven_ && messages_.can_begin(call);
+  RequestPtr request = make_request(call);
+  if (begins) messages_.begin(request, message, clock.exactly());
+  else messages_.submit(request);
+  const bool wakes = !request->is_done() && needs_thread(ProgressBy::engine);
+  lock.unlock();
   if (wakes) thread_needed_.notify_one();
   if (!begins) messages_.interrupt();
   return request;
@@ -64,11 +56,12 @@ RequestPtr ProgressEngine::submit_message(calls::Call& call, BurstClock& clock) 
 
 /// Whether to wake the progress thread for what was submitted; it is started if it has to be. Without a thread, calls
 /// run when the program's thread next waits for one. An alert thread comes by itself if the program does not wait soon.
-bool ProgressEngine::needs_thread(ProgressBy by, bool is_short) {
+bool ProgressEngine::needs_thread(ProgressBy by) {
   ++submissions_;
   if (by != ProgressBy::engine || !has_thread_) return false;
   if (!thread_.joinable() && !start_thread()) return false;
-  habit_.note_begin(is_short);
+  if (std::exchange(has_come_itself_, false)) habit_.note_late();
+  habit_.note_begin();
   is_left_alone_ = habit_.waits_soon();
   is_called_ = !is_left_alone_;
   return is_called_ || !is_alert_;
@@ -192,6 +185,7 @@ bool ProgressEngine::await_work(Lock& lock) {
   for (int looks = 0;; ++looks) {
     if (is_stopping_) return false;
     if (is_thread_needed() && (is_called_ || seen == submissions_)) {
+      has_come_itself_ = has_come_itself_ || !is_called_;
       is_called_ = true;  // it goes on until the program comes back
       return true;
     }
@@ -230,7 +224,9 @@ void ProgressEngine::progress_for(const Request& request, ProgressUntil until) {
     const Driving driving(*this, lock);
     messages_.ask_at_intervals();
   }
-  if (is_thread_needed() && (!is_alert_ || !habit_.waits_soon())) call_thread();
+  if (!is_thread_needed()) return;
+  if (to_the_end) habit_.note_more();
+  if (!is_alert_ || !habit_.waits_soon()) call_thread();
 }
 
 void ProgressEngine::drain() {

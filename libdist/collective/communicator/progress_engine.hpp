@@ -53,15 +53,21 @@ class ProgressEngine final : public RequestDriver {
     return submit(make_request(std::move(calls)), by);
   }
   /// Begins a send or receive of a host buffer: on this thread where that takes no waiting. None: it has ended.
-  /// `clock`: read just now.
-  [[nodiscard]] RequestPtr submit_message(calls::Call& call, BurstClock& clock);
+  /// `message`, here and below: HostBackend::message_of() the call. `clock`: read just now.
+  [[nodiscard]] [[gnu::always_inline]] RequestPtr submit_message(calls::Call& call, const Message& message,
+                                                                 BurstClock& clock) {
+    const WaitHabit::CallTime time(habit_, message.bytes > most_short);
+    Lock lock(mutex_, std::defer_lock);
+    if (is_used_) lock.lock();
+    if (!is_driven_ && messages_.try_at_once(call, message, clock.latest())) return {};
+    return begin_message(lock, call, message, clock);
+  }
   /// Makes a blocking send or receive of a host buffer that takes next to no waiting; false: submit it next.
-  [[nodiscard]] bool try_message(calls::Call& message, std::uint64_t now) {
-    const Message wanted = HostBackend::message_of(message);
-    if (!is_used_) return messages_.try_at_once(message, wanted, now, Transport::Look::briefly);
+  [[nodiscard]] bool try_message(calls::Call& call, const Message& message, std::uint64_t now) {
+    if (!is_used_) return messages_.try_at_once(call, message, now, Transport::Look::briefly);
     const std::lock_guard lock(mutex_);
     const auto look = is_idle() ? Transport::Look::briefly : Transport::Look::once;
-    return !is_driven_ && messages_.try_at_once(message, wanted, now, look);
+    return !is_driven_ && messages_.try_at_once(call, message, now, look);
   }
   /// Whether anything was submitted and has not ended. Costs nothing until the first submission.
   [[nodiscard]] bool has_work() { return is_used_ && is_busy(); }
@@ -72,6 +78,8 @@ class ProgressEngine final : public RequestDriver {
  private:
   using Lock = std::unique_lock<BriefLock>;
   class Driving;
+  /// Bytes of a message that takes a microsecond at most.
+  static constexpr std::size_t most_short = 8UL << 10;
 
   template <typename Calls>
   [[nodiscard]] RequestPtr make_request(Calls&& calls) {
@@ -79,6 +87,8 @@ class ProgressEngine final : public RequestDriver {
     return RequestPtr(new Request(std::forward<Calls>(calls), *this));
   }
   [[nodiscard]] RequestPtr submit(RequestPtr request, ProgressBy by);
+  [[nodiscard]] RequestPtr begin_message(Lock& lock, const calls::Call& call, const Message& message,
+                                         BurstClock& clock);
   void progress_for(const Request& request, ProgressUntil until) override;
   void run_thread();
   void progress_once(Lock& lock, int& idle);
@@ -93,7 +103,7 @@ class ProgressEngine final : public RequestDriver {
   [[nodiscard]] bool can_run_next() const;
   [[nodiscard]] bool is_queued(const Request& request) const;
   [[nodiscard]] bool is_thread_needed() const;
-  [[nodiscard]] bool needs_thread(ProgressBy by, bool is_short = false);
+  [[nodiscard]] bool needs_thread(ProgressBy by);
   [[nodiscard]] bool start_thread();
   void call_thread();
   [[nodiscard]] bool await_work(Lock& lock);
@@ -118,6 +128,7 @@ class ProgressEngine final : public RequestDriver {
   bool is_called_ = false;         ///< the progress thread is to begin at once
   bool is_left_alone_ = false;     ///< the program waits soon
   bool is_alert_ = false;          ///< it looks again soon without being woken
+  bool has_come_itself_ = false;   ///< it was not called, and went on for want of the program
   std::uint64_t submissions_ = 0;  ///< how many there were
   std::thread thread_;
 };

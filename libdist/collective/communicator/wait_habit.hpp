@@ -10,36 +10,53 @@
 
 namespace amldist::collective {
 
-/// Used by the program's thread. Reads the clock for one wait of eight. What short calls themselves take does not make
-/// a wait late: a window of messages is begun in a row. Nor does one late wait after three soon ones end the habit: the
-/// system may have taken the processor away. `Time`: a test has one of its own.
+/// Used by the program's thread. Measures one wait of eight, and reads the clock only for that. What the calls
+/// themselves take does not make a wait late: a window of messages is begun in a row. Nor does one late wait after
+/// three soon ones end the habit: the system may have taken the processor away. `Time`: a test has one of its own.
 template <typename Time>
 class WaitHabitOn {
  public:
-  /// A call has begun. `is_short`: a message that takes a microsecond at most.
-  void note_begin(bool is_short) noexcept {
+  /// A call has begun.
+  void note_begin() noexcept {
     ++since_wait_;
-    if (is_short) ++short_ones_;
-    if (is_measuring_ || !measures_next_) return;
-    began_ = Time::now();
-    is_measuring_ = true;
-    short_ones_ = 0;
+    measure();
   }
+  /// How long a call takes that begins a message: during that time the program does nothing else. Every call counts a
+  /// microsecond; what a long one takes beyond that is measured here, which is not worth it for a short one.
+  class CallTime {
+   public:
+    CallTime(WaitHabitOn& habit, bool is_long) noexcept : habit_(habit), is_timed_(is_long && habit.is_measuring_) {
+      if (is_timed_) began_ = Time::now();
+    }
+    ~CallTime() {
+      if (is_timed_) habit_.began_ += Time::now() - began_;
+    }
+    CallTime(const CallTime&) = delete;
+    CallTime& operator=(const CallTime&) = delete;
+
+   private:
+    WaitHabitOn& habit_;
+    const bool is_timed_;
+    typename Time::time_point began_;
+  };
   /// The program waits for a call.
   void note_wait() noexcept {
-    since_wait_ = 0;
+    const unsigned begun = std::exchange(since_wait_, 0);
     if (!std::exchange(is_measuring_, false)) {
       measures_next_ = soon_ < needed || ++unmeasured_ % every == 0;
       return;
     }
-    const bool is_late = Time::now() - began_ > soon_after + of_short_call * short_ones_;
-    if (is_late) {
-      has_habit_ = has_habit_ && soon_ == needed;
-      soon_ = 0;
-    } else if (soon_ < needed && ++soon_ == needed) {
-      has_habit_ = true;
-    }
+    if (Time::now() - began_ > soon_after + of_each_call * begun) return note_late();
+    if (soon_ < needed && ++soon_ == needed) has_habit_ = true;
     measures_next_ = soon_ < needed;
+  }
+  /// That wait has ended, and other calls are under way: the next wait, which is for one of them, may be late, too.
+  void note_more() noexcept { measure(); }
+  /// The program has not come back for so long that the progress thread went on by itself.
+  void note_late() noexcept {
+    has_habit_ = has_habit_ && soon_ == needed;
+    soon_ = 0;
+    measures_next_ = true;
   }
   /// The program only asks whether a call is done.
   void note_test() noexcept {
@@ -51,8 +68,14 @@ class WaitHabitOn {
   [[nodiscard]] bool waits_soon() const noexcept { return has_habit_ && since_wait_ < most_begun; }
 
  private:
+  void measure() noexcept {
+    if (is_measuring_ || !measures_next_) return;
+    began_ = Time::now();
+    is_measuring_ = true;
+  }
+
   static constexpr std::chrono::microseconds soon_after{20};
-  static constexpr std::chrono::microseconds of_short_call{1};
+  static constexpr std::chrono::microseconds of_each_call{1};
   static constexpr unsigned needed = 3;
   static constexpr unsigned every = 8;
   static constexpr unsigned most_begun = 1000;  ///< calls without a wait
@@ -64,7 +87,6 @@ class WaitHabitOn {
   unsigned soon_ = 0;  ///< measured waits that came soon, one after the other, at most `needed`
   unsigned unmeasured_ = 0;
   unsigned since_wait_ = 0;  ///< calls that have begun
-  unsigned short_ones_ = 0;  ///< those since the measurement began, after the first
 };
 using WaitHabit = WaitHabitOn<Clock>;
 

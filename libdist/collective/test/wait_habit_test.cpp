@@ -18,7 +18,7 @@ class WaitHabitTest : public ::testing::Test {
  protected:
   void begin_and_wait(long after, int times = 1) {
     for (int i = 0; i < times; ++i) {
-      habit.note_begin(true);
+      habit.note_begin();
       TestTime::at += after;
       habit.note_wait();
     }
@@ -73,36 +73,77 @@ TEST_F(WaitHabitTest, EachWaitIsMeasuredAfterALateOne) {
   EXPECT_FALSE(habit.waits_soon());
 }
 
-TEST_F(WaitHabitTest, IsMeasuredFromTheFirstOfSeveralCalls) {
-  const auto begin_window_and_wait = [&](long between, bool is_short) {
-    for (int call = 0; call < 64; ++call) {
-      habit.note_begin(is_short);
-      TestTime::at += between;
+/// Windows of 64 calls, each of which takes `own` microseconds, with `between` after each.
+class WaitHabitOfWindows : public WaitHabitTest {
+ protected:
+  void begin_windows_and_wait(long own, bool is_long, long between) {
+    begin_and_wait(5, 3);
+    for (int window = 0; window < 10; ++window) {
+      for (int call = 0; call < 64; ++call) {
+        {
+          const WaitHabitOn<TestTime>::CallTime time(habit, is_long);
+          TestTime::at += own;
+          habit.note_begin();
+        }
+        TestTime::at += between;
+      }
+      habit.note_wait();
     }
+  }
+};
+
+TEST_F(WaitHabitOfWindows, IsMeasuredFromTheFirstCall) {
+  begin_windows_and_wait(0, false, 1);
+  EXPECT_TRUE(habit.waits_soon()) << "short calls take that long themselves";
+  begin_windows_and_wait(0, false, 2);
+  EXPECT_FALSE(habit.waits_soon()) << "it computes between them";
+}
+
+TEST_F(WaitHabitOfWindows, WhatLongCallsTakeThemselvesIsNotLate) {
+  begin_windows_and_wait(10, true, 1);
+  EXPECT_TRUE(habit.waits_soon());
+  begin_windows_and_wait(10, true, 2);
+  EXPECT_FALSE(habit.waits_soon()) << "it computes between them";
+  begin_windows_and_wait(10, false, 1);
+  EXPECT_FALSE(habit.waits_soon()) << "short calls are not measured, and count a microsecond each";
+}
+
+TEST_F(WaitHabitTest, IsForgottenWhenWaitsForTheRestOfAWindowComeLate) {
+  const auto wait_for_two = [&](long between) {
+    habit.note_begin();
+    habit.note_begin();
+    habit.note_wait();
+    habit.note_more();
+    TestTime::at += between;
     habit.note_wait();
   };
-  begin_and_wait(5, 3);
-  for (int i = 0; i < 10; ++i) begin_window_and_wait(1, true);
-  EXPECT_TRUE(habit.waits_soon()) << "the calls themselves take that long";
-  for (int i = 0; i < 10; ++i) begin_window_and_wait(2, true);
-  EXPECT_FALSE(habit.waits_soon()) << "it computes between them";
-  begin_and_wait(5, 3);
-  for (int i = 0; i < 10; ++i) begin_window_and_wait(1, false);
-  EXPECT_FALSE(habit.waits_soon()) << "long ones take their time";
+  for (int window = 0; window < 10; ++window) wait_for_two(5);
+  EXPECT_TRUE(habit.waits_soon());
+  for (int window = 0; window < 20; ++window) wait_for_two(300);
+  EXPECT_FALSE(habit.waits_soon());
+}
+
+TEST_F(WaitHabitTest, IsForgottenWhenTheThreadGoesOnByItselfAgain) {
+  begin_and_wait(5, 10);
+  habit.note_late();
+  EXPECT_TRUE(habit.waits_soon()) << "one is forgiven";
+  habit.note_begin();  // its wait finds it done, so that nobody hears of it
+  habit.note_late();
+  EXPECT_FALSE(habit.waits_soon());
 }
 
 TEST_F(WaitHabitTest, AProgramThatOnlyTestsDoesNotWait) {
   begin_and_wait(5, 10);
-  habit.note_begin(false);
+  habit.note_begin();
   habit.note_test();
   EXPECT_FALSE(habit.waits_soon());
 }
 
 TEST_F(WaitHabitTest, ManyCallsWithoutAWaitEndIt) {
   begin_and_wait(5, 10);
-  for (int i = 0; i < 999; ++i) habit.note_begin(true);
+  for (int i = 0; i < 999; ++i) habit.note_begin();
   EXPECT_TRUE(habit.waits_soon());
-  habit.note_begin(true);
+  habit.note_begin();
   EXPECT_FALSE(habit.waits_soon());
 }
 

@@ -23,7 +23,8 @@ constexpr std::size_t part_after(std::size_t done, std::size_t all) noexcept {
   const std::size_t part = usual - done % usual;
   return all - done < part + usual / 2 ? all - done : part;
 }
-/// Bytes that are moved through the blocks in a turn, before other messages and the other direction get theirs.
+/// Bytes that a rank copies in a turn, before other messages and the other direction get theirs. The last message of a
+/// turn may have more.
 constexpr std::size_t a_turn = 128UL << 10;
 /// Bytes of a fetched message that are copied at once: other messages and the watchdog get their turn in between.
 constexpr std::size_t fetched_at_once = 1UL << 20;
@@ -114,14 +115,15 @@ Result<void> NodeTransport::post(const Message& message, Direction direction, st
 bool NodeTransport::move_at_once(const Message& message, Direction direction, Look look) {
   const auto index = index_of(message.peer);
   if (!index) return others_->move_at_once(message, direction, look);
-  pauses_.begin_call();
   if (begun_) return false;  // a part of it has moved: the rest is post()'s
   Neighbour& neighbour = neighbours_[*index];
   const bool may_wait = look == Look::briefly;
+  pauses_.begin_call();
   if (direction == Direction::send) {
     if (!neighbour.sends.is_empty()) return false;
     return send_at_once(neighbour, message) || (may_wait && send_in_step(*index, message));
   }
+  if (!neighbour.receives.is_worth_a_look()) return false;
   const bool is_one_part = is_short(header_bytes(message.bytes) + message.bytes);
   if (!is_one_part && !may_wait) return false;
   if (!neighbour.receives.is_empty() && !take_arrived(*index)) return false;
@@ -235,14 +237,10 @@ void NodeTransport::begin_receiving(RingReader& ring, RingReader::Announced anno
 }
 
 /// Receives what has arrived of short messages that were posted; whether no other message of this neighbour is awaited
-/// then. The next progress() reports them. Looks when 1, 2, 4, ... messages are awaited: each look takes the line from
-/// its writer, which may not have begun to write.
+/// then. The next progress() reports them.
 bool NodeTransport::take_arrived(std::size_t neighbour) noexcept {
-  RingReader& from = neighbours_[neighbour].from;
   Queue& receives = neighbours_[neighbour].receives;
-  const std::size_t awaited = receives.all().size();
-  if ((awaited & (awaited - 1)) != 0) return false;  // std::has_single_bit() is a call on processors that may lack it
-  while (!receives.is_empty() && receives.front().done == 0 && receive_at_once(from, receives.front().message, 1)) {
+  while (!receives.is_empty() && receives.front().done == 0 && pull_short(receives.front())) {
     --*receives.front().left;
     receives.pop();
     has_taken_ = true;
@@ -292,9 +290,8 @@ Result<bool> NodeTransport::advance(std::vector<std::size_t>& active, Queue Neig
       if (!moved) return moved.error();
       any = any || *moved;
       if (oldest.remaining() != 0) break;
-      // What is fetched is a turn of its own. What the other rank has fetched took this one no time.
-      if (oldest.is_offered()) turn += queue == &Neighbour::receives ? a_turn : 0;
-      else turn += oldest.message.bytes;
+      const bool is_copied_here = !oldest.is_offered() || queue == &Neighbour::receives;
+      if (is_copied_here) turn += oldest.message.bytes;
       --*oldest.left;
       messages.pop();
       any = true;  // also if put_ahead() had moved it
@@ -412,9 +409,19 @@ Result<bool> NodeTransport::push(Progress& send, calls::Watchdog& watchdog) {
   return *moved != 0;
 }
 
+/// Receives a short message that has come; a window of them is received in a row.
+bool NodeTransport::pull_short(Progress& receive) noexcept {
+  RingReader& ring = neighbours_[receive.neighbour].from;
+  const auto found = await_header(ring, receive.message, 1, relax_briefly);
+  if (!found || !take_short(ring, *found, receive.message.data)) return false;
+  receive.message.bytes = found->length();
+  receive.done = receive.all();
+  return true;
+}
+
 /// Begins to receive a long message, or receives a short one. False: nothing has come.
 Result<bool> NodeTransport::begin_pulling(Progress& receive, calls::Watchdog& watchdog) {
-  constexpr int polls = 3;  // the line of the position stays with the writer meanwhile
+  constexpr int polls = 2;  // after that of pull_short(). The line of the position stays with the writer meanwhile
   RingReader& ring = neighbours_[receive.neighbour].from;
   auto found = await_header(ring, receive.message, polls, relax_briefly);
   if (!found) {
@@ -504,6 +511,7 @@ Result<bool> NodeTransport::stream(Progress& receive, calls::Watchdog& watchdog)
 Result<bool> NodeTransport::pull(Progress& receive, calls::Watchdog& watchdog) {
   RingReader& ring = neighbours_[receive.neighbour].from;
   const bool begins = receive.done == 0;
+  if (begins && pull_short(receive)) return true;
   if (begins) {
     auto begun = begin_pulling(receive, watchdog);
     if (!begun || !*begun || receive.remaining() == 0) return begun;

@@ -93,6 +93,12 @@ class NodeTransport final : public Transport {
   class Queue {
    public:
     [[nodiscard]] bool is_empty() const noexcept { return first_ == messages_.size(); }
+    /// Whether to look for a message behind these: when they are none, 1, 2, 4, ... Each look takes the line from its
+    /// writer, which may not have begun to write.
+    [[nodiscard]] bool is_worth_a_look() const noexcept {
+      const std::size_t waiting = messages_.size() - first_;
+      return (waiting & (waiting - 1)) == 0;  // std::has_single_bit() is a call on processors that may lack it
+    }
     [[nodiscard]] Progress& front() noexcept { return messages_[first_]; }
     [[nodiscard]] std::span<const Progress> all() const noexcept { return std::span(messages_).subspan(first_); }
     /// The oldest ones, `most` at most.
@@ -161,6 +167,7 @@ class NodeTransport final : public Transport {
   [[nodiscard]] static std::optional<bool> put_ahead(Neighbour& neighbour, std::span<Progress> oldest) noexcept;
   [[nodiscard]] static std::optional<std::size_t> offer_alone(RingWriter& ring, Progress& send) noexcept;
   [[nodiscard]] Result<bool> offer(Progress& oldest, calls::Watchdog& watchdog);
+  [[nodiscard]] bool pull_short(Progress& receive) noexcept;
   [[nodiscard]] Result<bool> begin_pulling(Progress& receive, calls::Watchdog& watchdog);
   void begin_timing(RingReader& ring, Progress& receive) const noexcept;
   static void end_timing(RingReader& ring, const Progress& receive) noexcept;

@@ -175,9 +175,9 @@ inline constexpr std::int32_t any_peer = -2;
 
 /// The root or peer of one of libamldist's calls; -1: it has none.
 [[nodiscard]] constexpr std::int32_t peer_of(const calls::Call& call) noexcept {
+  if (!is_point_to_point(call.operation)) return has_root(call.operation) ? call.root : -1;
   const bool is_from_any = call.operation == calls::Operation::recv && call.root == calls::Call::any_source;
-  if (is_from_any) return any_peer;
-  return has_root(call.operation) || is_point_to_point(call.operation) ? call.root : -1;
+  return is_from_any ? any_peer : call.root;
 }
 
 /// Whether all members make this call. A send or receive concerns two of them.

@@ -23,10 +23,9 @@ Request::Sleep& Request::sleep() const noexcept {
   return (*all)[reinterpret_cast<std::uintptr_t>(this) / sizeof(Request) % many];
 }
 
-Request::Request(const calls::Call& call, RequestDriver& driver) : first_(call), driver_(driver) {
-  if (call.lists == nullptr) return;
+void Request::copy_lists() {
   copies_ = std::make_unique<Copies>();
-  first_.lists = &copies_->lists.emplace(*call.lists).view();
+  first_.lists = &copies_->lists.emplace(*first_.lists).view();
 }
 
 Request::Request(std::vector<calls::Call> calls, RequestDriver& driver) : Request(calls.front(), driver) {
@@ -48,11 +47,7 @@ void Request::wait() {
   sleep().completed.wait(lock, [this] { return is_done(); });
 }
 
-/// Without the lock if nobody watches.
-void Request::complete(Result<void> result) {
-  result_ = std::move(result);
-  std::uint8_t unwatched = 0;
-  if (state_.compare_exchange_strong(unwatched, done, std::memory_order_acq_rel)) return;
+void Request::complete_watched() {
   Completion completion;
   {
     const std::lock_guard lock(sleep().mutex);

@@ -47,7 +47,9 @@ class Request final : public ReferenceCounted {
     RecycledMemory<Request>().deallocate(static_cast<Request*>(memory), 1);
   }
   /// With copies of the lists of counts to which the call points. The driver outlives the request's progress.
-  Request(const calls::Call& call, RequestDriver& driver);
+  Request(const calls::Call& call, RequestDriver& driver) : first_(call), driver_(driver) {
+    if (call.lists != nullptr) copy_lists();
+  }
   /// Several calls without lists, at least one.
   Request(std::vector<calls::Call> calls, RequestDriver& driver);
 
@@ -66,8 +68,9 @@ class Request final : public ReferenceCounted {
   void set_sequence(std::uint64_t sequence) noexcept { first_.sequence = sequence; }
   /// Also in its own completion: only other threads wait for the end of that.
   [[nodiscard]] bool is_done() const noexcept {
-    return (state_.load(std::memory_order_acquire) & done) != 0 ||
-           completing_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+    if ((state_.load(std::memory_order_acquire) & done) != 0) return true;
+    const std::thread::id completing = completing_.load(std::memory_order_relaxed);
+    return completing != std::thread::id() && completing == std::this_thread::get_id();
   }
   /// For the caller alone, to find what the request belongs to.
   [[nodiscard]] const void* origin() const noexcept { return origin_; }
@@ -86,7 +89,16 @@ class Request final : public ReferenceCounted {
   using Completion = std::function<void(const Result<void>& result)>;
   /// At most one for each request; false: it has one already.
   [[nodiscard]] bool on_complete(Completion completion);
-  void complete(Result<void> result);
+  void complete(Result<void> result) {
+    result_ = std::move(result);
+    complete();
+  }
+  /// With the result that it has, which is success at first.
+  void complete() {
+    // Without the lock if nobody watches.
+    std::uint8_t unwatched = 0;
+    if (!state_.compare_exchange_strong(unwatched, done, std::memory_order_acq_rel)) complete_watched();
+  }
   /// The result of the calls, or the first error; only valid if is_done().
   [[nodiscard]] const Result<void>& result() const noexcept { return result_; }
 
@@ -101,6 +113,8 @@ class Request final : public ReferenceCounted {
     std::optional<calls::OwnedLists> lists;
   };
   [[nodiscard]] Sleep& sleep() const noexcept;
+  void copy_lists();
+  void complete_watched();
   void be_done();  ///< needs the lock
 
   calls::Call first_;

@@ -29,9 +29,10 @@ class DeviceCalls {
   /// The GPU that the call's buffers belong to; no_device: the host's memory. `now` in ticks, of which there are at
   /// least as many as nanoseconds, so that the probe looks a little more often than necessary. (GCC writes one byte of
   /// an optional here and reads all of it at once; that takes 4 ns of each call.)
-  [[nodiscard]] int device_of(const calls::Call& call, std::uint64_t now) const {
+  [[nodiscard]] [[gnu::always_inline]] int device_of(const calls::Call& call, std::uint64_t now) const {
     const CudaDriver* const driver = cuda_.look(now);
-    const void* const buffer = driver == nullptr ? nullptr : buffer_of(call);
+    if (driver == nullptr) return no_device;
+    const void* const buffer = buffer_of(call);
     return buffer == nullptr ? no_device : collective::device_of(*driver, buffer).value_or(no_device);
   }
 

@@ -317,18 +317,6 @@ Result<void> HostBackend::run_on_nodes(const calls::Call& call, std::uint32_t si
   return done;
 }
 
-Message HostBackend::message_of(const calls::Call& call) {
-  // A message only reads the data that it sends.
-  void* const data = call.operation == calls::Operation::send ? const_cast<void*>(call.send) : call.recv;  // NOLINT
-  return {call.root,
-          static_cast<std::byte*>(data),
-          call.count * size_of(call.type),
-          calls::signature_of_message(call.type, call.count),
-          false,
-          call.tag,
-          call.source};
-}
-
 Result<void> HostBackend::exchange(std::span<const calls::Call> messages, calls::Watchdog& watchdog) {
   sends_.clear();
   receives_.clear();

@@ -77,7 +77,17 @@ class HostBackend {
   /// The transport of users' messages, separate from that of collectives, which may be in progress meanwhile.
   [[nodiscard]] Transport& messages() noexcept { return *messages_; }
   /// A send or receive as that transport's message.
-  [[nodiscard]] static Message message_of(const calls::Call& call);
+  [[nodiscard]] static Message message_of(const calls::Call& call) noexcept {
+    // A message only reads the data that it sends.
+    void* const data = call.operation == calls::Operation::send ? const_cast<void*>(call.send) : call.recv;  // NOLINT
+    return {call.root,
+            static_cast<std::byte*>(data),
+            call.count * size_of(call.type),
+            calls::signature_of_message(call.type, call.count),
+            false,
+            call.tag,
+            call.source};
+  }
   /// For people: "shared memory (avx512, single copy), mpi between 4 nodes".
   [[nodiscard]] std::string describe() const;
   /// Why ranks of one node do not share memory, as a sentence; empty if they do.

@@ -56,16 +56,12 @@ void PendingMessages::take_up() {
   }
 }
 
-bool PendingMessages::try_at_once(calls::Call& call, const Message& message, std::uint64_t now, Transport::Look look) {
-  if (has_submitted_.load(std::memory_order_acquire) || failed_ || owner_.context.is_lost()) return false;
-  const auto direction = call.operation == calls::Operation::send ? Direction::send : Direction::receive;
-  if (!transport_.move_at_once(message, direction, look)) return false;
-  call.sequence = owner_.numbers.next(call, false);
-  const auto looks = look == Transport::Look::once ? VainLooks() : transport_.vain_looks(message);
+/// Of a message that the transport may have waited for.
+void PendingMessages::record_at_once(const calls::Call& call, const Message& message, std::uint64_t now) {
+  const auto looks = transport_.vain_looks(message);
   const bool has_waited = looks && looks->first != 0;
   const std::uint64_t began = has_waited ? looks->first : now;  // `now` may be less exact
   owner_.observer.record_ended(call, began, looks ? looks->end(began, owner_.ticks) : owner_.ticks.now());
-  return true;
 }
 
 void PendingMessages::begin(RequestPtr request, const Message& message, std::uint64_t now) {
@@ -74,7 +70,10 @@ void PendingMessages::begin(RequestPtr request, const Message& message, std::uin
 }
 
 void PendingMessages::post(RequestPtr request, const Message& message, std::uint64_t now) {
-  if (owner_.context.is_lost()) return complete(*request, owner_.refused.refuse(request->first(), now));
+  if (owner_.context.is_lost()) {
+    request->complete(owner_.refused.refuse(request->first(), now));
+    return count_ended();
+  }
   Request& own = *request;
   own.set_sequence(owner_.numbers.next(own.first(), false));
   own.moving().ticket = owner_.observer.begin(own.first(), now);
@@ -144,12 +143,8 @@ void PendingMessages::ask_watchdogs() {
 void PendingMessages::finish(Request& message, std::uint64_t now) {
   owner_.observer.complete_at(message.moving().ticket, now);
   message.moving().watchdog.reset();
-  complete(message, {});
-}
-
-void PendingMessages::complete(Request& request, const Result<void>& result) {
-  request.complete(result);
-  ended_.store(ended_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  message.complete();
+  count_ended();
 }
 
 void PendingMessages::fail(const Error& error) {
@@ -159,7 +154,8 @@ void PendingMessages::fail(const Error& error) {
   for (const auto& message : std::exchange(posted_, {})) {
     owner_.observer.fail(message->moving().ticket, error);
     message->moving().watchdog.reset();
-    complete(*message, error);
+    message->complete(error);
+    count_ended();
   }
   owner_.context.watch().leave_message();
 }

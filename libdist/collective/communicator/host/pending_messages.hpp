@@ -43,8 +43,17 @@ class PendingMessages {
   }
   /// Makes a message whose transport can move it at once, and nothing else; false: begin it next.
   /// `message`, here and below: HostBackend::message_of() the call. `now`: in the owner's ticks.
-  [[nodiscard]] bool try_at_once(calls::Call& call, const Message& message, std::uint64_t now,
-                                 Transport::Look look = Transport::Look::once);
+  [[nodiscard]] [[gnu::always_inline]] bool try_at_once(calls::Call& call, const Message& message, std::uint64_t now,
+                                                        Transport::Look look = Transport::Look::once) {
+    if (has_submitted_.load(std::memory_order_acquire) || failed_ || owner_.context.is_lost()) return false;
+    const auto direction = call.operation == calls::Operation::send ? Direction::send : Direction::receive;
+    const bool may_wait = look != Transport::Look::once;
+    if (!transport_.move_at_once(message, direction, look)) return false;
+    call.sequence = owner_.numbers.next(call, false);
+    if (may_wait) record_at_once(call, message, now);
+    else owner_.observer.record_ended(call, now, now);
+    return true;
+  }
   /// Begins a message on this thread: a short one may have been sent, and its request be complete, on return. No other
   /// request completes meanwhile, so that no function of the program runs.
   void begin(RequestPtr request, const Message& message, std::uint64_t now);
@@ -66,6 +75,7 @@ class PendingMessages {
  private:
   class OldestOfPeer;
 
+  void record_at_once(const calls::Call& call, const Message& message, std::uint64_t now);
   void post(RequestPtr request, const Message& message, std::uint64_t now);
   void release_ended();
   void ask_watchdogs();
@@ -77,7 +87,8 @@ class PendingMessages {
     return *own;
   }
   void finish(Request& message, std::uint64_t now);
-  void complete(Request& request, const Result<void>& result);
+  /// A message that was submitted has ended: the request is complete.
+  void count_ended() noexcept { ended_.store(ended_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
   void fail(const Error& error);
 
   const Owner owner_;
