@@ -332,6 +332,25 @@ TEST_F(DamagedLine, APartOfAnotherMessageIsNoticed) {
   damage(1, length, 99999);
   EXPECT_EQ(error_of(second), "lost 2: the ring in shared memory is damaged");
 }
+/// Where the word of the next part should be, there is something else.
+TEST_F(DamagedLine, APartThatIsNotAnnouncedIsNoticedAfterALongWait) {
+  std::uint64_t word = 7;
+  std::memcpy(ring().data() + MessageRing::line, &word, sizeof word);
+  EXPECT_EQ(error_of(second), "none") << "the first part";
+  EXPECT_EQ(error_of(second), "none") << "it may be under way";
+  while (!end(second).rest(1 << 20)) {
+  }
+  EXPECT_EQ(error_of(second), "lost 2: the ring in shared memory is damaged");
+}
+TEST_F(DamagedLine, APartThatHasNotComeIsWaitedFor) {
+  ring().written = MessageRing::line;  // as if the writer had written the first only
+  std::uint64_t word = 0;
+  std::memcpy(ring().data() + MessageRing::line, &word, sizeof word);
+  EXPECT_EQ(error_of(second), "none") << "the first part";
+  while (!end(second).rest(1 << 20)) {
+  }
+  EXPECT_EQ(error_of(second), "none");
+}
 TEST_F(NodeTransportTest, AHeaderOfNonsenseIsAnotherMessage) {
   const std::uint64_t nonsense[2] = {7, ~std::uint64_t{0}};
   std::memcpy(ring().data(), nonsense, sizeof nonsense);

@@ -1,9 +1,7 @@
 #include "collective/transport/node_transport.hpp"
 
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cassert>
@@ -308,6 +306,7 @@ Result<bool> NodeTransport::progress(calls::Watchdog& watchdog) {
   const auto got = advance(receiving_, &Neighbour::receives, [&](Progress& each) { return pull(each, watchdog); });
   if (!got) return got.error();
   const bool has_moved = *sent || *got || std::exchange(has_taken_, false);
+  has_slept_ = false;
   if (others_are_idle_) return has_moved;
   const auto moved = others_->progress(watchdog);
   if (!moved) return moved.error();
@@ -504,8 +503,17 @@ std::optional<std::size_t> NodeTransport::take_parts(Neighbour& neighbour, Progr
 /// Receives from the blocks.
 Result<bool> NodeTransport::stream(Progress& receive, calls::Watchdog& watchdog) {
   const auto moved = take_parts(neighbours_[receive.neighbour], receive);
-  if (!moved) return watchdog.lost(receive.message.peer, damaged);
+  if (!moved || (has_slept_ && *moved == 0 && has_something_else(receive)))
+    return watchdog.lost(receive.message.peer, damaged);
   return *moved != 0;
+}
+
+/// Whether something else than the next part has come: what the writer's position counts, its line does not announce.
+/// Only asked after a long wait, because the look at the position takes that line from the writer.
+bool NodeTransport::has_something_else(const Progress& receive) noexcept {
+  RingReader& ring = neighbours_[receive.neighbour].from;
+  const auto has_more = ring.has_more();
+  return !has_more || (*has_more && !ring.announced(receive.message.signature));
 }
 
 Result<bool> NodeTransport::pull(Progress& receive, calls::Watchdog& watchdog) {
@@ -520,67 +528,6 @@ Result<bool> NodeTransport::pull(Progress& receive, calls::Watchdog& watchdog) {
   if (!more) return more;
   if (receive.remaining() == 0) end_timing(ring, receive);
   return begins || *more;
-}
-
-int NodeTransport::awaited() const noexcept {
-  if (!receiving_.empty()) return ranks_[receiving_.front()];
-  if (const int other = others_->awaited(); other != calls::Watchdog::anyone) return other;
-  return sending_.empty() ? calls::Watchdog::anyone : ranks_[sending_.front()];
-}
-
-/// A socket reports the death of its peer; a ring does not. So the watchdog is asked about each peer.
-Result<void> NodeTransport::keep_waiting(calls::Watchdog& watchdog) {
-  if (auto status = watchdog.keep_waiting(awaited()); !status) return status;
-  for (const auto* active : {&receiving_, &sending_}) {
-    // NOLINTNEXTLINE(modernize-loop-convert): the watchdog may post messages, which makes the list longer
-    for (std::size_t i = 0; i < active->size(); ++i) {
-      if (auto status = watchdog.keep_waiting(ranks_[(*active)[i]]); !status) return status;
-    }
-  }
-  return {};
-}
-
-/// With a processor per rank it polls for a few microseconds, then yields, and after a long wait sleeps for short
-/// times. No process needs to be woken, so sending stays cheap. Messages from other nodes wait until the sleep ends.
-bool NodeTransport::rest(int idle) {
-  constexpr int spins = 256;
-  constexpr auto patience = std::chrono::microseconds(500);
-  if (is_idle()) return others_->rest(idle);
-  const int polls = oversubscribed_ ? 1 : spins;
-  if (idle < polls) {
-    if (idle < polls / 2) pauses_.pause();
-    else relax();
-    return false;
-  }
-  const auto now = Clock::now();
-  if (std::exchange(is_new_, false) || idle == polls) idle_since_ = now;
-  const auto waited = now - idle_since_;
-  if (waited < patience) {
-    std::this_thread::yield();
-    return false;
-  }
-  nap(waited);
-  return true;
-}
-
-/// The sleep is a small part of the time waited so far, so that it adds little to it.
-void NodeTransport::nap(Clock::duration waited) {
-  constexpr auto longest = std::chrono::nanoseconds(std::chrono::milliseconds(2));
-  const auto length = std::min<std::chrono::nanoseconds>(waited / 16, longest);
-  const timespec limit = {0, static_cast<long>(length.count())};
-  pollfd wanted = {interrupted_.get(), POLLIN, 0};
-  naps_.store(true);
-  if (::ppoll(&wanted, 1, &limit, nullptr) > 0) {
-    std::uint64_t interruptions = 0;
-    static_cast<void>(::read(interrupted_.get(), &interruptions, sizeof interruptions) == 0);
-  }
-  naps_.store(false);
-}
-
-void NodeTransport::interrupt() noexcept {
-  const std::uint64_t one = 1;
-  if (naps_.load()) static_cast<void>(::write(interrupted_.get(), &one, sizeof one) == 0);
-  others_->interrupt();
 }
 
 void NodeTransport::give_up() noexcept {

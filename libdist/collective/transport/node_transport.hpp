@@ -175,6 +175,7 @@ class NodeTransport final : public Transport {
   [[nodiscard]] Result<bool> fetch(Progress& receive, calls::Watchdog& watchdog);
   [[nodiscard]] Error why_not_fetched(const Progress& receive, const Error& error, calls::Watchdog& watchdog) const;
   [[nodiscard]] Result<bool> stream(Progress& receive, calls::Watchdog& watchdog);
+  [[nodiscard]] bool has_something_else(const Progress& receive) noexcept;
   [[nodiscard]] Result<bool> push(Progress& send, calls::Watchdog& watchdog);
   [[nodiscard]] Result<bool> pull(Progress& receive, calls::Watchdog& watchdog);
   template <typename Move>
@@ -198,7 +199,8 @@ class NodeTransport final : public Transport {
   std::optional<Begun> begun_;          ///< what move_at_once() has begun, for the next post()
   bool has_taken_ = false;              ///< messages ended outside of progress()
   TimedPauses pauses_;
-  bool is_new_ = false;  ///< a message was posted since the last rest()
+  bool is_new_ = false;     ///< a message was posted since the last rest()
+  bool has_slept_ = false;  ///< in the last rest(), before the present progress()
   Clock::time_point idle_since_;
 };
 
