@@ -33,7 +33,10 @@ class Nowhere final : public Transport {
 /// Three ranks, 0 to 2.
 class MatchingTransportTest : public ::testing::Test {
  protected:
-  MatchingTransportTest() : memory_(make_memory(2 * NodeTransport::memory_bytes(3))) {
+  MatchingTransportTest() : MatchingTransportTest(nullptr) {}
+  /// `peers`: the ranks may read each other's memory, and have a processor each.
+  explicit MatchingTransportTest(const PeerMemory* peers)
+      : peers_(peers), memory_(make_memory(2 * NodeTransport::memory_bytes(3))) {
     for (std::uint32_t i = 0; i < 3; ++i) {
       ends_.push_back(std::make_unique<MatchingTransport>(
           node(i, 0), 3, [this, i] { return node(i, NodeTransport::memory_bytes(3)); }, [] {}));
@@ -48,6 +51,24 @@ class MatchingTransportTest : public ::testing::Test {
         end(at).post({from, data.data(), data.size(), 7, false, tag, source}, Direction::receive, left, watchdog));
   }
   void run() { run_until_idle(ends_, watchdog); }
+  /// A message from rank 0 to rank 1. `is_early`: it arrives before its receive.
+  void exchange(std::size_t length, unsigned salt, bool is_early) {
+    std::vector<std::byte> given = pattern(length, salt);
+    std::vector<std::byte> got(length);
+    std::size_t left = 0;
+    if (is_early) send(0, 1, 5, given, left);
+    if (is_early) run();
+    receive(1, 0, 5, got, left);
+    if (!is_early) send(0, 1, 5, given, left);
+    run();
+    EXPECT_EQ(left, 0U) << length;
+    EXPECT_EQ(got, given) << length;
+  }
+  /// Messages with tags that rank 1 has fetched from rank 0.
+  [[nodiscard]] std::uint64_t fetched() {
+    auto* const rings = memory_.data() + NodeTransport::memory_bytes(3);
+    return reinterpret_cast<MessageRing*>(rings + MessageRing::bytes_of(3))->fetched;
+  }
 
   WitnessWatchdog watchdog;
 
@@ -55,27 +76,53 @@ class MatchingTransportTest : public ::testing::Test {
   [[nodiscard]] std::unique_ptr<Transport> node(std::uint32_t rank, std::size_t offset) {
     return std::make_unique<NodeTransport>(
         std::make_unique<LoopbackTransport>(std::make_unique<Nowhere>(), static_cast<int>(rank)),
-        memory_.data() + offset, NodeGroup{rank, 3, {0, 1, 2}, "node7"}, true);
+        memory_.data() + offset, NodeGroup{rank, 3, {0, 1, 2}, "node7"}, peers_ == nullptr, peers_);
   }
+  const PeerMemory* peers_;
   SharedMemory memory_;
   std::vector<std::unique_ptr<MatchingTransport>> ends_;
 };
 
+struct ReadableMemory {
+  ReadableMemory() {
+    for (std::size_t rank = 0; rank < 3; ++rank) EXPECT_TRUE(peers.open(rank, sample.address()));
+  }
+  PeerMemory::Sample sample{4711};
+  PeerMemory peers{3};
+};
+/// Long messages, some of which the receiver fetches from the sender's memory.
+class TaggedMessagesThatAreOffered : private ReadableMemory, public MatchingTransportTest {
+ protected:
+  static constexpr std::size_t length = 100000;
+  TaggedMessagesThatAreOffered() : MatchingTransportTest(&peers) {}
+};
+
+TEST_F(TaggedMessagesThatAreOffered, ArriveBeforeTheirReceivesAndAfterThem) {
+  for (unsigned i = 0; i < 60; ++i) exchange(length, i, i % 2 == 0);
+  EXPECT_GE(fetched(), tuning::messages_tried);
+}
+
+TEST_F(TaggedMessagesThatAreOffered, ArriveInAnyOrderOfTheirReceives) {
+  constexpr unsigned several = 8;
+  for (unsigned round = 0; round < 8; ++round) {
+    std::vector<std::vector<std::byte>> given;
+    std::vector<std::vector<std::byte>> got(several, std::vector<std::byte>(length));
+    std::size_t left = 0;
+    for (unsigned i = 0; i < several; ++i) given.push_back(pattern(length, round * several + i));
+    for (unsigned i = 0; i < several; ++i) send(0, 1, static_cast<int>(i), given[i], left);
+    if (round % 2 == 0) run();
+    for (unsigned i = several; i-- > 0;) receive(1, 0, static_cast<int>(i), got[i], left);
+    run();
+    ASSERT_EQ(left, 0U) << round;
+    ASSERT_EQ(got, given) << round;
+  }
+  EXPECT_GE(fetched(), tuning::messages_tried);
+}
+
 /// Short data travels in the packet, long data after it.
 TEST_F(MatchingTransportTest, EveryLengthArrives) {
   for (const std::size_t length : {0UL, 1UL, 4UL, 48UL, 1000UL, 1511UL, 1512UL, 1513UL, 5000UL, 1UL << 20}) {
-    for (const bool is_early : {false, true}) {
-      std::vector<std::byte> given = pattern(length, 3);
-      std::vector<std::byte> got(length);
-      std::size_t left = 0;
-      if (is_early) send(0, 1, 5, given, left);
-      if (is_early) run();
-      receive(1, 0, 5, got, left);
-      if (!is_early) send(0, 1, 5, given, left);
-      run();
-      EXPECT_EQ(left, 0U) << length;
-      EXPECT_EQ(got, given) << length;
-    }
+    for (const bool is_early : {false, true}) exchange(length, 3, is_early);
   }
 }
 

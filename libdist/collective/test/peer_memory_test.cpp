@@ -259,6 +259,17 @@ TEST(WayOfStaging, IsTriedByTheFirstOfSoManyCalls) {
   EXPECT_GT(rounds[every], rounds[every + 1]) << "and so does this one";
 }
 
+/// Three ways fold everything, and three slices of it; one of each trades the slots. Each attempt follows a barrier,
+/// and in one more round the ranks tell each other what they have measured.
+TEST(WayOfStaging, IsOneOfSixForTwoRanksEachOfWhichIsTriedSevenTimes) {
+  const auto rounds_of_call = [](bool slices) {
+    const NodeTuning given = {.slices = slices, .trades = false, .for_others = Store::whole_lines};
+    return rounds_of(2, tuning::staging_trial_bytes, false, given)[1];
+  };
+  const auto tried = rounds_of(2, tuning::staging_trial_bytes, false);
+  EXPECT_EQ(tried[0] - tried[1], 7 * 3 * (rounds_of_call(false) + 1 + rounds_of_call(true) + 1) + 1);
+}
+
 TEST(WayOfStaging, IsNotTriedForShortCallsNorByRanksThatShareProcessors) {
   const auto are_equal = [](const std::vector<std::uint32_t>& rounds) {
     return std::ranges::all_of(rounds, [&](std::uint32_t each) { return each == rounds.front(); });
