@@ -60,7 +60,6 @@ bool ProgressEngine::needs_thread(ProgressBy by) {
   ++submissions_;
   if (by != ProgressBy::engine || !has_thread_) return false;
   if (!thread_.joinable() && !start_thread()) return false;
-  if (std::exchange(has_come_itself_, false)) habit_.note_late();
   habit_.note_begin();
   is_left_alone_ = habit_.waits_soon();
   is_called_ = !is_left_alone_;
@@ -185,7 +184,6 @@ bool ProgressEngine::await_work(Lock& lock) {
   for (int looks = 0;; ++looks) {
     if (is_stopping_) return false;
     if (is_thread_needed() && (is_called_ || seen == submissions_)) {
-      has_come_itself_ = has_come_itself_ || !is_called_;
       is_called_ = true;  // it goes on until the program comes back
       return true;
     }
@@ -224,9 +222,7 @@ void ProgressEngine::progress_for(const Request& request, ProgressUntil until) {
     const Driving driving(*this, lock);
     messages_.ask_at_intervals();
   }
-  if (!is_thread_needed()) return;
-  if (to_the_end) habit_.note_more();
-  if (!is_alert_ || !habit_.waits_soon()) call_thread();
+  if (is_thread_needed() && (!is_alert_ || !habit_.waits_soon())) call_thread();
 }
 
 void ProgressEngine::drain() {

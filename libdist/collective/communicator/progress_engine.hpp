@@ -128,7 +128,6 @@ class ProgressEngine final : public RequestDriver {
   bool is_called_ = false;         ///< the progress thread is to begin at once
   bool is_left_alone_ = false;     ///< the program waits soon
   bool is_alert_ = false;          ///< it looks again soon without being woken
-  bool has_come_itself_ = false;   ///< it was not called, and went on for want of the program
   std::uint64_t submissions_ = 0;  ///< how many there were
   std::thread thread_;
 };

@@ -19,7 +19,9 @@ class WaitHabitOn {
   /// A call has begun.
   void note_begin() noexcept {
     ++since_wait_;
-    measure();
+    if (is_measuring_ || !measures_next_) return;
+    began_ = Time::now();
+    is_measuring_ = true;
   }
   /// How long a call takes that begins a message: during that time the program does nothing else. Every call counts a
   /// microsecond; what a long one takes beyond that is measured here, which is not worth it for a short one.
@@ -46,17 +48,13 @@ class WaitHabitOn {
       measures_next_ = soon_ < needed || ++unmeasured_ % every == 0;
       return;
     }
-    if (Time::now() - began_ > soon_after + of_each_call * begun) return note_late();
-    if (soon_ < needed && ++soon_ == needed) has_habit_ = true;
+    if (Time::now() - began_ > soon_after + of_each_call * begun) {
+      has_habit_ = has_habit_ && soon_ == needed;
+      soon_ = 0;
+    } else if (soon_ < needed && ++soon_ == needed) {
+      has_habit_ = true;
+    }
     measures_next_ = soon_ < needed;
-  }
-  /// That wait has ended, and other calls are under way: the next wait, which is for one of them, may be late, too.
-  void note_more() noexcept { measure(); }
-  /// The program has not come back for so long that the progress thread went on by itself.
-  void note_late() noexcept {
-    has_habit_ = has_habit_ && soon_ == needed;
-    soon_ = 0;
-    measures_next_ = true;
   }
   /// The program only asks whether a call is done.
   void note_test() noexcept {
@@ -68,12 +66,6 @@ class WaitHabitOn {
   [[nodiscard]] bool waits_soon() const noexcept { return has_habit_ && since_wait_ < most_begun; }
 
  private:
-  void measure() noexcept {
-    if (is_measuring_ || !measures_next_) return;
-    began_ = Time::now();
-    is_measuring_ = true;
-  }
-
   static constexpr std::chrono::microseconds soon_after{20};
   static constexpr std::chrono::microseconds of_each_call{1};
   static constexpr unsigned needed = 3;

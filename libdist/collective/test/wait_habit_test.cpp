@@ -108,30 +108,6 @@ TEST_F(WaitHabitOfWindows, WhatLongCallsTakeThemselvesIsNotLate) {
   EXPECT_FALSE(habit.waits_soon()) << "short calls are not measured, and count a microsecond each";
 }
 
-TEST_F(WaitHabitTest, IsForgottenWhenWaitsForTheRestOfAWindowComeLate) {
-  const auto wait_for_two = [&](long between) {
-    habit.note_begin();
-    habit.note_begin();
-    habit.note_wait();
-    habit.note_more();
-    TestTime::at += between;
-    habit.note_wait();
-  };
-  for (int window = 0; window < 10; ++window) wait_for_two(5);
-  EXPECT_TRUE(habit.waits_soon());
-  for (int window = 0; window < 20; ++window) wait_for_two(300);
-  EXPECT_FALSE(habit.waits_soon());
-}
-
-TEST_F(WaitHabitTest, IsForgottenWhenTheThreadGoesOnByItselfAgain) {
-  begin_and_wait(5, 10);
-  habit.note_late();
-  EXPECT_TRUE(habit.waits_soon()) << "one is forgiven";
-  habit.note_begin();  // its wait finds it done, so that nobody hears of it
-  habit.note_late();
-  EXPECT_FALSE(habit.waits_soon());
-}
-
 TEST_F(WaitHabitTest, AProgramThatOnlyTestsDoesNotWait) {
   begin_and_wait(5, 10);
   habit.note_begin();
