@@ -125,6 +125,7 @@ amldist_request* ended() noexcept {
   return reinterpret_cast<amldist_request*>(&place);
 }
 
+/// Not inlined into each of its callers, so that what it calls is inlined here.
 [[gnu::noinline]] int begin(amldist_comm* comm, Arguments&& arguments, amldist_request** request) {
   return guarded_on(comm, [&]() -> Result<void> {
     if (request == nullptr) return null_argument("the request");
@@ -136,13 +137,6 @@ amldist_request* ended() noexcept {
     *request = begun ? make_handle(std::move(begun), comm) : ended();
     return {};
   });
-}
-
-/// Frees the handle of a call that ended while it began; false: it is another one.
-bool take_ended(amldist_request** request) noexcept {
-  if (*request != ended()) return false;
-  *request = nullptr;
-  return true;
 }
 
 /// Keeps the result of a finished request for amldist_last_error(), and returns its status.
@@ -158,7 +152,7 @@ template <typename Wait>
 int finish_request(amldist_request** request, int* done, Wait wait) noexcept {
   int status = AMLDIST_OK;
   const int guarded = amldist::api::guarded([&]() -> Result<void> {
-    static_cast<void>(take_ended(request));
+    if (*request == ended()) *request = nullptr;
     if (*request != nullptr && !request_of(*request)->is_here()) return amldist::api::forked();
     const bool is_done = *request == nullptr || wait(*request_of(*request));
     if (done != nullptr) *done = is_done ? 1 : 0;
@@ -388,7 +382,6 @@ int amldist_ibarrier(amldist_comm* comm, amldist_request** request) { return beg
 
 int amldist_wait(amldist_request** request) {
   if (request == nullptr) return amldist::api::fail(null_argument("the request"));
-  if (take_ended(request)) return AMLDIST_OK;
   return finish_request(request, nullptr, [](auto& waiting) {
     waiting.wait();
     return true;

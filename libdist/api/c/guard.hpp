@@ -20,7 +20,8 @@ int fail(const Error& error) noexcept;
 /// Adds the ranks that the error names to what fail() keeps.
 void name_culprit(int rank, std::string_view host, std::string_view operation, std::uint64_t number) noexcept;
 
-/// Runs a function that returns Result<void>; anything that it throws becomes AMLDIST_EINTERNAL.
+/// Runs a function that returns Result<void>; anything that it throws becomes AMLDIST_EINTERNAL. Always inlined,
+/// because a call of its own took a tenth of the instructions of a short message's call.
 template <typename Body>
 [[gnu::always_inline]] inline int guarded(Body body) noexcept {
   try {

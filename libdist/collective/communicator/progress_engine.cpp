@@ -39,7 +39,7 @@ RequestPtr ProgressEngine::submit(RequestPtr request, ProgressBy by) {
   return request;
 }
 
-/// The rest of submit_message(). Takes the lock if it is not held, and returns it.
+/// The rest of submit_message(). Locks if `lock` is not held yet, and unlocks in any case.
 RequestPtr ProgressEngine::begin_message(Lock& lock, const calls::Call& call, const Message& message,
                                          BurstClock& clock) {
   if (!lock) lock.lock();

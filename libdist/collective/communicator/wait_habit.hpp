@@ -23,8 +23,8 @@ class WaitHabitOn {
     began_ = Time::now();
     is_measuring_ = true;
   }
-  /// How long a call takes that begins a message: during that time the program does nothing else. Every call counts a
-  /// microsecond; what a long one takes beyond that is measured here, which is not worth it for a short one.
+  /// Lives as long as a call that begins a message, and leaves the time of a long one out of the measurement: the
+  /// program does nothing else meanwhile. Short ones are not worth timing; each call is allowed a microsecond instead.
   class CallTime {
    public:
     CallTime(WaitHabitOn& habit, bool is_long) noexcept : habit_(habit), is_timed_(is_long && habit.is_measuring_) {

@@ -21,8 +21,8 @@ constexpr std::size_t part_after(std::size_t done, std::size_t all) noexcept {
   const std::size_t part = usual - done % usual;
   return all - done < part + usual / 2 ? all - done : part;
 }
-/// Bytes that a rank copies in a turn, before other messages and the other direction get theirs. The last message of a
-/// turn may have more.
+/// Bytes that a rank copies in a turn, before other messages and the other direction get theirs. The message that
+/// reaches this number still belongs to the turn.
 constexpr std::size_t a_turn = 128UL << 10;
 /// Bytes of a fetched message that are copied at once: other messages and the watchdog get their turn in between.
 constexpr std::size_t fetched_at_once = 1UL << 20;
@@ -113,10 +113,10 @@ Result<void> NodeTransport::post(const Message& message, Direction direction, st
 bool NodeTransport::move_at_once(const Message& message, Direction direction, Look look) {
   const auto index = index_of(message.peer);
   if (!index) return others_->move_at_once(message, direction, look);
+  pauses_.begin_call();
   if (begun_) return false;  // a part of it has moved: the rest is post()'s
   Neighbour& neighbour = neighbours_[*index];
   const bool may_wait = look == Look::briefly;
-  pauses_.begin_call();
   if (direction == Direction::send) {
     if (!neighbour.sends.is_empty()) return false;
     return send_at_once(neighbour, message) || (may_wait && send_in_step(*index, message));
@@ -411,16 +411,14 @@ Result<bool> NodeTransport::push(Progress& send, calls::Watchdog& watchdog) {
 /// Receives a short message that has come; a window of them is received in a row.
 bool NodeTransport::pull_short(Progress& receive) noexcept {
   RingReader& ring = neighbours_[receive.neighbour].from;
-  const auto found = await_header(ring, receive.message, 1, relax_briefly);
-  if (!found || !take_short(ring, *found, receive.message.data)) return false;
-  receive.message.bytes = found->length();
+  if (!receive_at_once(ring, receive.message, 1)) return false;
   receive.done = receive.all();
   return true;
 }
 
 /// Begins to receive a long message, or receives a short one. False: nothing has come.
 Result<bool> NodeTransport::begin_pulling(Progress& receive, calls::Watchdog& watchdog) {
-  constexpr int polls = 2;  // after that of pull_short(). The line of the position stays with the writer meanwhile
+  constexpr int polls = 2;  // pull_short() was the first; meanwhile the line of the position stays with the writer
   RingReader& ring = neighbours_[receive.neighbour].from;
   auto found = await_header(ring, receive.message, polls, relax_briefly);
   if (!found) {
@@ -508,8 +506,8 @@ Result<bool> NodeTransport::stream(Progress& receive, calls::Watchdog& watchdog)
   return *moved != 0;
 }
 
-/// Whether something else than the next part has come: what the writer's position counts, its line does not announce.
-/// Only asked after a long wait, because the look at the position takes that line from the writer.
+/// Whether something other than the next part has come: by its position, the writer has written a line, but that line
+/// does not announce the part. Only asked after a long wait, because reading the position slows the writer down.
 bool NodeTransport::has_something_else(const Progress& receive) noexcept {
   RingReader& ring = neighbours_[receive.neighbour].from;
   const auto has_more = ring.has_more();

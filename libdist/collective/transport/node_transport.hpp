@@ -93,8 +93,8 @@ class NodeTransport final : public Transport {
   class Queue {
    public:
     [[nodiscard]] bool is_empty() const noexcept { return first_ == messages_.size(); }
-    /// Whether to look for a message behind these: when they are none, 1, 2, 4, ... Each look takes the line from its
-    /// writer, which may not have begun to write.
+    /// Whether it is worth looking for a message that comes after these: only if their number is zero or a power of
+    /// two, because each look takes the cache line from its writer, which may not have begun to write.
     [[nodiscard]] bool is_worth_a_look() const noexcept {
       const std::size_t waiting = messages_.size() - first_;
       return (waiting & (waiting - 1)) == 0;  // std::has_single_bit() is a call on processors that may lack it

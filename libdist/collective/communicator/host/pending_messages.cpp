@@ -56,7 +56,7 @@ void PendingMessages::take_up() {
   }
 }
 
-/// Of a message that the transport may have waited for.
+/// Records a message that was moved at once, but for which the transport may have waited first.
 void PendingMessages::record_at_once(const calls::Call& call, const Message& message, std::uint64_t now) {
   const auto looks = transport_.vain_looks(message);
   const bool has_waited = looks && looks->first != 0;

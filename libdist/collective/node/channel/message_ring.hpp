@@ -139,15 +139,9 @@ class RingWriter : public RingEnd {
     return capacity_ - (at_ - other_) >= bytes;
   }
   /// A whole short message, which fits(): the word, its length, and its data behind `header_bytes`.
-  [[gnu::always_inline]] void write_short(const MessageStart& start, std::size_t header_bytes,
-                                          std::span<const std::byte> data) noexcept {
+  void write_short(const MessageStart& start, std::size_t header_bytes, std::span<const std::byte> data) noexcept {
     const std::uint64_t length = data.size();
     std::memcpy(place(at_) + word_bytes, &length, sizeof length);
-    if (header_bytes + length <= MessageRing::line) {
-      std::copy_n(data.data(), length, place(at_) + header_bytes);
-      publish(start, MessageRing::line);
-      return prefetch_for_write(place(at_));
-    }
     for_pieces(at_ + header_bytes, length, [&](std::byte* to, std::size_t from, std::size_t count) {
       prefetch_for_copy(to, count);
       copy_.copy(to, data.data() + from, count);
@@ -247,10 +241,6 @@ class RingReader : public RingEnd {
   void take_line() noexcept { release(MessageRing::line); }
   /// Takes the whole of a short message that announced() has found.
   void read_short(std::size_t header_bytes, std::span<std::byte> data) noexcept {
-    if (header_bytes + data.size() <= MessageRing::line) {
-      std::copy_n(place(at_) + header_bytes, data.size(), data.data());
-      return release(MessageRing::line);
-    }
     for_pieces(at_ + header_bytes, data.size(), [&](const std::byte* from, std::size_t to, std::size_t count) {
       copy_.copy(data.data() + to, from, count);
     });
