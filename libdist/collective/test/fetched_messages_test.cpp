@@ -100,10 +100,42 @@ TEST_F(FetchedMessageTest, NothingIsTriedBeforeTheBlocksWereUsed) {
   EXPECT_EQ(fetched(), before);
 }
 
-TEST_F(FetchedMessageTest, NothingIsTriedWhereRanksShareProcessors) {
+TEST_F(FetchedMessageTest, WhereRanksShareProcessorsTheLengthDecides) {
   replace_ends(&peers_, true);
-  for (unsigned i = 0; i < 80; ++i) exchange(100000, i);
+  for (unsigned i = 0; i < 80; ++i) exchange((1UL << 20) - 1, i);
   EXPECT_EQ(fetched(), 0U);
+  for (unsigned i = 0; i < 3; ++i) exchange(1UL << 20, i);
+  EXPECT_EQ(fetched(), 3U);
+  replace_ends(nullptr, true);
+  exchange(1UL << 20, 1);
+  EXPECT_EQ(fetched(), 0U) << "the kernel does not allow it";
+}
+
+TEST_F(FetchedMessageTest, WhereRanksShareProcessorsAWindowIsFetchedFromAQuarterOfThat) {
+  constexpr std::size_t length = 256UL << 10;
+  const auto send_a_window = [&](std::size_t bytes, bool both_ways) {
+    replace_ends(&peers_, true);
+    std::vector<std::vector<std::byte>> given;
+    std::vector<std::vector<std::byte>> got(12, std::vector<std::byte>(bytes));
+    for (unsigned i = 0; i < 6; ++i) given.push_back(pattern(bytes, i));
+    std::size_t left = 0;
+    for (std::size_t i = 0; i < 6; ++i) {
+      post(second, Direction::receive, first, got[i], left);
+      if (both_ways) post(first, Direction::receive, second, got[6 + i], left);
+    }
+    for (auto& each : given) {
+      post(first, Direction::send, second, each, left);
+      if (both_ways) post(second, Direction::send, first, each, left);
+    }
+    run(first, second);
+    EXPECT_EQ(left, 0U);
+    for (std::size_t i = 0; i < (both_ways ? 12 : 6); ++i) EXPECT_EQ(got[i], given[i % 6]);
+    return fetched();
+  };
+  EXPECT_EQ(send_a_window(length, false), 5U) << "nothing was sent before the first";
+  EXPECT_EQ(send_a_window(length - 1, false), 0U);
+  EXPECT_EQ(send_a_window(length, true), 0U);
+  EXPECT_EQ(send_a_window(1UL << 20, true), 6U);
 }
 
 TEST_F(FetchedMessageTest, ShortMessagesNeverAre) {

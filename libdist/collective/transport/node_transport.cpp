@@ -90,7 +90,7 @@ Result<void> NodeTransport::post(const Message& message, Direction direction, st
       begun_->message.message.data == message.data) {
     begun = std::exchange(begun_, std::nullopt)->message;
     begun.left = &left;
-  } else if (sends && is_tried(message)) {
+  } else if (sends && has_several_ways(message)) {
     choose_way(neighbour, begun);
     count(neighbour.to, begun);
   }
@@ -159,16 +159,22 @@ bool NodeTransport::move_in_step(Progress message, Direction direction, Move mov
 }
 
 void NodeTransport::choose_way(const Neighbour& neighbour, Progress& send) const noexcept {
-  if (!is_tried(send.message)) return;
+  if (!has_several_ways(send.message)) return;
   const auto receives = neighbour.receives.all();
-  send.goes_both_ways = receives.size() > 1 && is_tried(receives.back().message);
+  send.goes_both_ways = receives.size() > 1 && has_several_ways(receives.back().message);
+  if (oversubscribed_) {
+    const bool follows = !send.goes_both_ways && neighbour.sends.all().size() > 1;  // post() has put this one there
+    const bool is_fetched = send.message.bytes >= tuning::fetched_untried_from(follows);
+    if (is_fetched && peers_ != nullptr) send.way = MessageWay::fetched;
+    return;
+  }
   const std::size_t its_class = tuning::message_class(send.message.bytes, send.goes_both_ways);
   const bool is_too_short = send.goes_both_ways && send.message.bytes < tuning::both_ways_fetched_from;
   send.way = neighbour.to.next_way(its_class, peers_ != nullptr && !is_too_short);
 }
 
 void NodeTransport::count(RingWriter& ring, const Progress& send) const noexcept {
-  if (is_tried(send.message)) ring.count(tuning::message_class(send.message.bytes, send.goes_both_ways));
+  if (has_several_ways(send.message)) ring.count(tuning::message_class(send.message.bytes, send.goes_both_ways));
 }
 
 bool NodeTransport::send_in_step(std::size_t neighbour, const Message& message) {
@@ -435,7 +441,7 @@ Result<bool> NodeTransport::begin_pulling(Progress& receive, calls::Watchdog& wa
 }
 
 void NodeTransport::begin_timing(RingReader& ring, Progress& receive) const noexcept {
-  if (!is_tried(receive.message)) return;
+  if (oversubscribed_ || !has_several_ways(receive.message)) return;
   const std::size_t its_class = tuning::message_class(receive.message.bytes, receive.goes_both_ways);
   if (ring.is_timed(its_class, receive.way)) receive.begun = Clock::now();
 }

@@ -137,13 +137,12 @@ class NodeTransport final : public Transport {
   [[nodiscard]] bool is_idle() const noexcept { return sending_.empty() && receiving_.empty(); }
   /// nullopt: a rank of another node, or this one.
   [[nodiscard]] std::optional<std::size_t> index_of(int peer) const noexcept;
-  /// Whether it may go in several ways. Ranks that share processors copy: there a message takes longer for many reasons
-  /// than for its way.
-  [[nodiscard]] bool is_tried(const Message& message) const noexcept {
-    return message.bytes >= tuning::message_tried_from && !oversubscribed_;
+  [[nodiscard]] static bool has_several_ways(const Message& message) noexcept {
+    return message.bytes >= tuning::message_tried_from;
   }
   /// Gives a message that is to be sent its class and its way. It goes both ways if several receives from that rank are
-  /// under way, the newest of a long message. With one, the ranks may take turns: nobody copies twice then.
+  /// under way, the newest of a long message. With one, the ranks may take turns: nobody copies twice then. Ranks that
+  /// share processors try nothing: there a message takes longer for many reasons than for its way.
   void choose_way(const Neighbour& neighbour, Progress& send) const noexcept;
   void count(RingWriter& ring, const Progress& send) const noexcept;
   [[nodiscard]] bool send_at_once(Neighbour& neighbour, const Message& message) const noexcept;

@@ -121,6 +121,10 @@ inline constexpr std::size_t message_classes = 8;
   const std::size_t of_size = bytes < 64 * kib ? 0 : bytes < 512 * kib ? 1 : bytes < 4 * mib ? 2 : 3;
   return of_size + (goes_both_ways ? message_classes / 2 : 0);
 }
+/// Ranks that share processors try nothing, but fetch messages from this length on: so the sender's processor is free
+/// for other ranks. Shorter ones stay in a cache while they are copied. `follows`: one way, behind another message to
+/// the same rank; if those are copied, a rank's turn on a processor moves no more than the blocks hold.
+[[nodiscard]] constexpr std::size_t fetched_untried_from(bool follows) noexcept { return follows ? 256 * kib : mib; }
 /// This many of the first messages of a class are sent in each way, in turn.
 inline constexpr std::uint64_t messages_tried = 3;
 inline constexpr std::uint64_t message_trial_every = 1024;
