@@ -1,6 +1,11 @@
 // The table of libdist/collective/algorithms/README.md, as a specification: which algorithm runs for which sizes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "collective/algorithms/peer/block_tree.hpp"
 #include "collective/tuning/algorithm_choice.hpp"
 
 namespace amldist::collective::tuning {
@@ -55,6 +60,37 @@ TEST(AlgorithmChoice, AllGatherAmongPeers) {
   EXPECT_EQ(choose_peer_allgather(allgather_doubling_up_to + 1, 8, true), PeerAllgather::ring);
   EXPECT_EQ(choose_peer_allgather(64, 8, false), PeerAllgather::ring) << "blocks that are not contiguous";
   EXPECT_EQ(choose_peer_allgather(64, 6, true), PeerAllgather::ring) << "no power of two";
+}
+
+TEST(AlgorithmChoice, ScatterAmongPeers) {
+  EXPECT_TRUE(is_scatter_tree_faster(4, 16));
+  EXPECT_FALSE(is_scatter_tree_faster(4, 15));
+  EXPECT_TRUE(is_scatter_tree_faster(4 * kib, 1000));
+  EXPECT_FALSE(is_scatter_tree_faster(4 * kib + 4, 1000));
+}
+
+/// Each rank but the root is the child of one other rank, and gets from it its own block and those of its children.
+TEST(BlockTree, HasEachRankOnce) {
+  for (std::size_t ranks = 2; ranks <= 70; ++ranks) {
+    const std::size_t root = ranks * 2 / 3;
+    std::vector<std::size_t> parents(ranks, ranks);  // by place
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      const BlockTree tree(ranks, rank, root);
+      std::size_t given = 1;
+      for (std::size_t distance = std::bit_ceil(tree.blocks) / 2; distance != 0; distance /= 2) {
+        const std::size_t child = tree.own + distance;
+        ASSERT_LT(child, ranks);
+        EXPECT_EQ(parents[child], ranks) << "a child of two";
+        parents[child] = tree.own;
+        const BlockTree theirs(ranks, (child + root) % ranks, root);
+        EXPECT_EQ(theirs.parent, tree.own);
+        EXPECT_EQ(theirs.blocks, tree.blocks_of_child(distance));
+        given += theirs.blocks;
+      }
+      EXPECT_EQ(given, tree.blocks) << ranks << " ranks, rank " << rank;
+    }
+    EXPECT_EQ(std::ranges::count(parents, ranks), 1) << "only the root has no parent";
+  }
 }
 
 TEST(AlgorithmChoice, StagedReductionsInsideANode) {

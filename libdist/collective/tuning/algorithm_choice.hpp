@@ -179,6 +179,15 @@ enum class PeerAllreduce : std::uint8_t { direct, recursive_doubling, rabenseifn
   return is_power ? PeerAllreduce::rabenseifner : PeerAllreduce::ring;
 }
 
+/// Scatter of equal blocks: whether a binomial tree, with few messages at the root, is faster than a message for each
+/// rank. Fewer ranks wait longer for the steps than the root saves, and longer blocks are copied on the way. A gather
+/// gains nothing: a rank receives faster than it sends.
+inline constexpr std::size_t fewest_ranks_scatter_tree = 16;
+inline constexpr std::size_t scatter_tree_up_to = 4 * kib;
+[[nodiscard]] constexpr bool is_scatter_tree_faster(std::size_t block, std::size_t ranks) noexcept {
+  return ranks >= fewest_ranks_scatter_tree && block <= scatter_tree_up_to;
+}
+
 enum class PeerAllgather : std::uint8_t { recursive_doubling, ring };
 
 /// `bytes`: of all blocks. `is_contiguous`: the blocks are adjacent and in rank order.

@@ -523,3 +523,16 @@ void run_operations(void) {
     if (!is_another_worlds(i + 1)) check_all(large[i], AMLDIST_BFLOAT16, 1, 1);
   }
 }
+
+/* What goes through a tree where nodes are many: scatters of blocks up to 4 KiB, and longer ones that do not. */
+void run_many_nodes(void) {
+  static const size_t counts[] = {1, 3, 500, 1024, 1025};
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; ++i) {
+    for (int root = 0; root < size; ++root) {
+      check_scatter(counts[i], AMLDIST_FLOAT32, root, root % 2);
+      check_gather(counts[i], AMLDIST_FLOAT32, root, root % 2);
+    }
+    check_streams(counts[i]);
+    OK(amldist_barrier(world));
+  }
+}

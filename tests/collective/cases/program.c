@@ -16,6 +16,7 @@ static const struct {
   const char* name;
   void (*run)(void);
 } cases[] = {{"operations", run_operations},
+             {"many_nodes", run_many_nodes},
              {"misuse", run_misuse},
              {"requests", run_requests},
              {"split", run_split},

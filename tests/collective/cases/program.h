@@ -20,6 +20,7 @@ extern int rank, size;
 #define OK(call) CHECK((call) == AMLDIST_OK)
 
 void run_operations(void);
+void run_many_nodes(void);
 void run_misuse(void);
 void run_large(void);
 void run_requests(void);

@@ -26,6 +26,17 @@ inline bool are_joined(const std::vector<int>& ranks, const calls::Blocks& block
   return true;
 }
 
+/// Whether the nodes' ranks, one node after the other, are 0, 1, 2 ...
+inline bool are_in_rank_order(const std::vector<std::vector<int>>& nodes) {
+  int next = 0;
+  for (const auto& ranks : nodes) {
+    for (const int rank : ranks) {
+      if (rank != next++) return false;
+    }
+  }
+  return true;
+}
+
 /// Copies the blocks of these ranks into a bundle, or out of one.
 inline void pack(const std::vector<int>& ranks, const std::byte* from, const calls::Blocks& blocks, std::size_t unit,
                  std::byte* to) {

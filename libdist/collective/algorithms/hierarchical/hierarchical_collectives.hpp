@@ -56,6 +56,8 @@ class HierarchicalCollectives {
                                             std::size_t unit, int root);
   [[nodiscard]] Result<void> scatter_bundles(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
                                              std::size_t unit, int root);
+  [[nodiscard]] Result<void> scatter_even_bundles(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
+                                                  std::size_t unit, int root);
   [[nodiscard]] Result<void> alltoall_by_leaders(const std::byte* send, std::byte* recv, std::size_t block);
   [[nodiscard]] Result<void> exchange_bundles(const std::byte* collected, std::byte* out, std::byte* in,
                                               std::size_t block);

@@ -1,4 +1,4 @@
-// Scatter. Short blocks: the root sends the blocks of each node to one of its ranks as one message, a bundle. Long
+// Scatter. Short blocks: the blocks of each node go to one of its ranks as one message, a bundle. Long
 // blocks: the root sends straight to each rank; ranks of the root's node use shared memory. Source: N. Karonis et al.,
 // "Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective Operation Performance", IPDPS 2000.
 #include <vector>
@@ -29,6 +29,8 @@ Result<void> HierarchicalCollectives::scatter_bundles(const std::byte* send, std
   const std::size_t block = blocks.count(0) * unit;
   const std::size_t home = topology_.node_of(root);
   const auto& here = topology_.own_ranks();
+  const bool is_tree = is_even() && tuning::is_scatter_tree_faster(here.size() * block, topology_.nodes.size());
+  if (is_tree) return scatter_even_bundles(send, recv, blocks, unit, root);
   const int agent = agent_of(topology_.own_node, root);
   if (topology_.own_node != home) {
     std::byte* const bundle = stage(here.size() * block);
@@ -48,6 +50,27 @@ Result<void> HierarchicalCollectives::scatter_bundles(const std::byte* send, std
   }
   const calls::BlockList own = blocks_of_node(home, blocks);
   return scatter_in_node(send, recv, own.view(), unit, index_of(here, root));
+}
+
+/// Bundles of equal length go through a tree of the nodes.
+Result<void> HierarchicalCollectives::scatter_even_bundles(const std::byte* send, std::byte* recv,
+                                                           const calls::Blocks& blocks, std::size_t unit, int root) {
+  PeerCollectives between = agents(root);
+  const int agent = between.group().ranks[topology_.own_node];
+  const std::size_t bytes = topology_.own_ranks().size() * blocks.count(0) * unit;  // of a bundle
+  std::byte* const bundle = stage((is(root) ? topology_.nodes.size() + 1 : 1) * bytes);
+  const std::byte* all = send;
+  if (is(root) && !are_in_rank_order(topology_.nodes)) {
+    std::byte* const bundles = bundle + bytes;
+    for (std::size_t n = 0; n < topology_.nodes.size(); ++n)
+      pack(topology_.nodes[n], send, blocks, unit, bundles + n * bytes);
+    all = bundles;
+  }
+  if (is(agent)) {
+    if (auto status = between.scatter(all, bundle, calls::Blocks(bytes), 1, topology_.node_of(root)); !status)
+      return status;
+  }
+  return scatter_in_node(bundle, recv, calls::Blocks(blocks.count(0)), unit, index_of(topology_.own_ranks(), agent));
 }
 
 }  // namespace amldist::collective

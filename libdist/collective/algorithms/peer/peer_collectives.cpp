@@ -107,4 +107,11 @@ Result<void> PeerCollectives::allgather(const std::byte* send_buffer, std::byte*
                                                                 : allgather_ring(recv, blocks, unit);
 }
 
+Result<void> PeerCollectives::scatter(const std::byte* send_buffer, std::byte* recv, const calls::Blocks& blocks,
+                                      std::size_t unit, std::size_t root) {
+  const bool is_tree = blocks.are_equal() && tuning::is_scatter_tree_faster(blocks.count(0) * unit, group_.size());
+  return is_tree ? scatter_binomial_tree(send_buffer, recv, blocks.count(0) * unit, root)
+                 : scatter_linear(send_buffer, recv, blocks, unit, root);
+}
+
 }  // namespace amldist::collective

@@ -65,6 +65,10 @@ class PeerCollectives {
   [[nodiscard]] Result<void> allreduce_recursive_doubling(const calls::Reduction& what);
   [[nodiscard]] Result<void> allreduce_rabenseifner(const calls::Reduction& what);
   [[nodiscard]] Result<void> allreduce_ring(const calls::Reduction& what);
+  [[nodiscard]] Result<void> scatter_binomial_tree(const std::byte* send, std::byte* recv, std::size_t block,
+                                                   std::size_t root);
+  [[nodiscard]] Result<void> scatter_linear(const std::byte* send, std::byte* recv, const calls::Blocks& blocks,
+                                            std::size_t unit, std::size_t root);
   [[nodiscard]] Result<void> swap(std::size_t to, const std::byte* out, std::size_t out_bytes, std::size_t from,
                                   std::byte* in, std::size_t in_bytes);
   /// Like swap(), for elements: combines incoming data with `mine` into `into` (which may be either) as it arrives,

@@ -8,8 +8,8 @@
 
 namespace amldist::collective {
 
-Result<void> PeerCollectives::scatter(const std::byte* send_buffer, std::byte* recv, const calls::Blocks& blocks,
-                                      std::size_t unit, std::size_t root) {
+Result<void> PeerCollectives::scatter_linear(const std::byte* send_buffer, std::byte* recv, const calls::Blocks& blocks,
+                                             std::size_t unit, std::size_t root) {
   if (group_.own != root) return receive(root, recv, blocks.count(group_.own) * unit);
   std::vector<Message> sends;
   for (std::size_t r = 0; r < group_.size(); ++r) {
