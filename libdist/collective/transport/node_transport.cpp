@@ -173,7 +173,7 @@ void NodeTransport::choose_way(const Neighbour& neighbour, Progress& send) const
   send.way = neighbour.to.next_way(its_class, peers_ != nullptr && !is_too_short);
 }
 
-void NodeTransport::count(RingWriter& ring, const Progress& send) const noexcept {
+void NodeTransport::count(RingWriter& ring, const Progress& send) noexcept {
   if (has_several_ways(send.message)) ring.count(tuning::message_class(send.message.bytes, send.goes_both_ways));
 }
 

@@ -144,7 +144,7 @@ class NodeTransport final : public Transport {
   /// under way, the newest of a long message. With one, the ranks may take turns: nobody copies twice then. Ranks that
   /// share processors try nothing: there a message takes longer for many reasons than for its way.
   void choose_way(const Neighbour& neighbour, Progress& send) const noexcept;
-  void count(RingWriter& ring, const Progress& send) const noexcept;
+  static void count(RingWriter& ring, const Progress& send) noexcept;
   [[nodiscard]] bool send_at_once(Neighbour& neighbour, const Message& message) const noexcept;
   [[nodiscard]] bool take_arrived(std::size_t neighbour) noexcept;
   template <typename Pause>
