@@ -18,8 +18,8 @@ constexpr auto table = std::to_array<SettingDescription>({
     {variable::single_copy, "`amldist_init()`", "`on`, `off`, `always`", "`on`",
      "whether long messages between ranks of a node are copied once, by the kernel, where it allows that "
      "(`process_vm_readv`); `always`: reductions too where measurement would not choose it. Messages between ranks "
-     "that share processors are copied once from 1 MiB on, several in one direction from 256 KiB on. `off` or `always` "
-     "on one rank holds for all"},
+     "that share processors are copied once from 1 MiB on, and from 256 KiB on if they follow another one in the same "
+     "direction. `off` or `always` on one rank holds for all"},
 });
 
 }  // namespace

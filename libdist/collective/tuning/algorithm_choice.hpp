@@ -180,8 +180,8 @@ enum class PeerAllreduce : std::uint8_t { direct, recursive_doubling, rabenseifn
 }
 
 /// Scatter of equal blocks: whether a binomial tree, with few messages at the root, is faster than a message for each
-/// rank. Fewer ranks wait longer for the steps than the root saves, and longer blocks are copied on the way. A gather
-/// gains nothing: a rank receives faster than it sends.
+/// rank. With fewer ranks the additional steps cost more than the root saves, and longer blocks are copied on the way.
+/// A gather gains nothing: a rank receives faster than it sends.
 inline constexpr std::size_t fewest_ranks_scatter_tree = 16;
 inline constexpr std::size_t scatter_tree_up_to = 4 * kib;
 [[nodiscard]] constexpr bool is_scatter_tree_faster(std::size_t block, std::size_t ranks) noexcept {

@@ -526,7 +526,7 @@ void run_operations(void) {
 
 /* What goes through a tree where nodes are many: scatters of blocks up to 4 KiB, and longer ones that do not. */
 void run_many_nodes(void) {
-  static const size_t counts[] = {1, 3, 500, 1024, 1025};
+  static const size_t counts[] = {0, 1, 3, 500, 1024, 1025};
   for (size_t i = 0; i < sizeof counts / sizeof *counts; ++i) {
     for (int root = 0; root < size; ++root) {
       check_scatter(counts[i], AMLDIST_FLOAT32, root, root % 2);

@@ -7,7 +7,7 @@
 namespace amldist::collective {
 
 Result<void> HierarchicalCollectives::broadcast(std::byte* buffer, std::size_t bytes, int root) {
-  PeerCollectives between = agents(root);
+  PeerCollectives& between = agents(root);
   const int agent = between.group().ranks[topology_.own_node];
   if (is(agent)) {
     if (auto status = between.broadcast(buffer, bytes, topology_.node_of(root)); !status) return status;

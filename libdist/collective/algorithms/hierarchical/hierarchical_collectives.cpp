@@ -29,13 +29,17 @@ void HierarchicalCollectives::begin_call(std::uint32_t signature, calls::Watchdo
   if (rail_) rail_->begin_call(signature, watchdog);
 }
 
-PeerCollectives HierarchicalCollectives::agents(int agent) {
-  PeerGroup group;
-  for (std::size_t n = 0; n < topology_.nodes.size(); ++n) group.ranks.push_back(agent_of(n, agent));
-  group.own = topology_.own_node;
-  PeerCollectives out(transport_, std::move(group), kernels_);
-  out.begin_call(signature_, *watchdog_);
-  return out;
+PeerCollectives& HierarchicalCollectives::agents(int agent) {
+  if (!agents_ || agents_for_ != agent) {
+    PeerGroup group;
+    for (const auto& ranks : topology_.nodes) group.ranks.push_back(ranks.front());
+    group.ranks[topology_.node_of(agent)] = agent;
+    group.own = topology_.own_node;
+    agents_.emplace(transport_, std::move(group), kernels_);
+    agents_for_ = agent;
+  }
+  agents_->begin_call(signature_, *watchdog_);
+  return *agents_;
 }
 
 int HierarchicalCollectives::agent_of(std::size_t node, int root) const {

@@ -67,8 +67,9 @@ class HierarchicalCollectives {
                                             std::size_t unit, std::uint32_t index);
   [[nodiscard]] Result<void> scatter_in_node(const std::byte* from, std::byte* recv, const calls::Blocks& blocks,
                                              std::size_t unit, std::uint32_t index);
-  /// One rank of each node: `agent` on its own node, the leader on the others.
-  [[nodiscard]] PeerCollectives agents(int agent);
+  /// One rank of each node: `agent` on its own node, the leader on the others. Kept until the next call with another
+  /// agent, with its scratch memory: MPI may still read that after a call has failed.
+  [[nodiscard]] PeerCollectives& agents(int agent);
   [[nodiscard]] int agent_of(std::size_t node, int root) const;
   [[nodiscard]] calls::BlockList blocks_of_node(std::size_t node, const calls::Blocks& blocks) const;
   [[nodiscard]] std::vector<Message> blocks_of_others(const std::byte* buffer, const calls::Blocks& blocks,
@@ -91,9 +92,12 @@ class HierarchicalCollectives {
   NodeCollectives* node_;
   std::optional<PeerCollectives> leaders_;  ///< the leaders; set on leaders only
   std::optional<PeerCollectives> rail_;     ///< the ranks with this rank's index, one of each node
+  std::optional<PeerCollectives> agents_;   ///< of agents(agents_for_)
+  int agents_for_ = 0;
   std::uint32_t signature_ = 0;
   calls::Watchdog* watchdog_ = nullptr;
-  std::vector<std::byte> piece_;  ///< at most a few MiB for any message
+  std::vector<std::byte>
+      piece_;  ///< at most a few MiB for any message; bundles of a scatter or gather, 4 KiB for each rank
 };
 
 }  // namespace amldist::collective

@@ -12,7 +12,7 @@ namespace amldist::collective {
 Result<void> HierarchicalCollectives::reduce(const calls::Reduction& what, int root) {
   const std::size_t unit = size_of(what.type);
   const bool is_root = is(root);
-  PeerCollectives between = agents(root);
+  PeerCollectives& between = agents(root);
   const int agent = between.group().ranks[topology_.own_node];
   const bool is_agent = is(agent);
   const std::size_t most = tuning::longest_segment / unit;

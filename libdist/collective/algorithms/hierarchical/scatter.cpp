@@ -55,12 +55,13 @@ Result<void> HierarchicalCollectives::scatter_bundles(const std::byte* send, std
 /// Bundles of equal length go through a tree of the nodes.
 Result<void> HierarchicalCollectives::scatter_even_bundles(const std::byte* send, std::byte* recv,
                                                            const calls::Blocks& blocks, std::size_t unit, int root) {
-  PeerCollectives between = agents(root);
+  PeerCollectives& between = agents(root);
   const int agent = between.group().ranks[topology_.own_node];
   const std::size_t bytes = topology_.own_ranks().size() * blocks.count(0) * unit;  // of a bundle
-  std::byte* const bundle = stage((is(root) ? topology_.nodes.size() + 1 : 1) * bytes);
+  const bool packs = is(root) && !are_in_rank_order(topology_.nodes);
+  std::byte* const bundle = stage((packs ? topology_.nodes.size() + 1 : 1) * bytes);
   const std::byte* all = send;
-  if (is(root) && !are_in_rank_order(topology_.nodes)) {
+  if (packs) {
     std::byte* const bundles = bundle + bytes;
     for (std::size_t n = 0; n < topology_.nodes.size(); ++n)
       pack(topology_.nodes[n], send, blocks, unit, bundles + n * bytes);

@@ -1,5 +1,6 @@
 // Barrier: dissemination. In step k a rank signals the rank 2^k after it and waits for the rank 2^k before it. If the
-// number of ranks is a power of two, the two are one rank: each rank then deals with half as many.
+// number of ranks is a power of two, ranks that are 2^k apart signal each other instead: so each deals with half as
+// many.
 //
 // Steps: ceil(log2 n), without data. Sources: D. Hensgen, R. Finkel, U. Manber, "Two Algorithms for Barrier
 // Synchronization", International Journal of Parallel Programming 17(1), 1988; for pairs E. Brooks, "The Butterfly

@@ -95,7 +95,7 @@ class PeerCollectives {
   const Reductions& kernels_;
   std::uint32_t signature_ = 0;
   calls::Watchdog* watchdog_ = nullptr;
-  std::vector<std::byte> scratch_;  ///< at most a few MiB for any message
+  std::vector<std::byte> scratch_;  ///< at most a few MiB for any message, or 4 KiB for each rank
   std::vector<Message> sends_;      ///< of one exchange
   std::vector<Message> receives_;
 };

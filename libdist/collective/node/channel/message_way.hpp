@@ -4,7 +4,7 @@
 // an EPYC that have no cache in common, streaming stores take half of the time, and twice where they have one (decision
 // 41). So the writer sends a few messages of each class (tuning::message_class()) in all ways in turn, the reader times
 // them and publishes which way it prefers, and the writer uses that. Some hundred messages later the writer tries
-// again.
+// again. Where ranks share processors, the length decides instead (decision 48).
 #pragma once
 
 #include <algorithm>
