@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "program.h"
 
@@ -456,6 +458,26 @@ static void check_messages(size_t count, amldist_type type) {
   free_buffer(send), free_buffer(left), free_buffer(right), free_buffer(want);
 }
 
+/* All processes of a test are on one machine, and have one clock. */
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* No rank leaves a barrier before the last has entered it, whichever that is. */
+static void check_barrier(void) {
+  for (int late = 0; late < size; ++late) {
+    if (rank == late) usleep(2000);
+    const double entered = now();
+    OK(amldist_barrier(world));
+    const double left = now();
+    double last = 0;
+    OK(amldist_allreduce(world, &entered, &last, 1, AMLDIST_FLOAT64, AMLDIST_MAX));
+    CHECK(left >= last);
+  }
+}
+
 /* ---- lists ---- */
 static void check_all(size_t count, amldist_type type, int roots, int ops) {
   for (int op = 0; op < ops; ++op) {
@@ -510,6 +532,7 @@ void run_operations(void) {
   static const size_t large[] = {4095, 16387, 100003, 300007};
   run_short_operations();
   check_all_bits(300007);
+  check_barrier();
   for (int in_place = 0; in_place < 2; ++in_place) {
     for (size_t i = 0; i < sizeof large / sizeof *large; ++i) {
       if (is_another_worlds(i + (size_t)in_place)) continue;
@@ -524,7 +547,8 @@ void run_operations(void) {
   }
 }
 
-/* What goes through a tree where nodes are many: scatters of blocks up to 4 KiB, and longer ones that do not. */
+/* What goes through a tree where nodes are many: scatters of blocks up to 4 KiB, and longer ones that do not. And
+ * barriers. */
 void run_many_nodes(void) {
   static const size_t counts[] = {0, 1, 3, 500, 1024, 1025};
   for (size_t i = 0; i < sizeof counts / sizeof *counts; ++i) {
@@ -533,6 +557,6 @@ void run_many_nodes(void) {
       check_gather(counts[i], AMLDIST_FLOAT32, root, root % 2);
     }
     check_streams(counts[i]);
-    OK(amldist_barrier(world));
   }
+  check_barrier();
 }

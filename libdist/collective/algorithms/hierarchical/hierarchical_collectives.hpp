@@ -96,8 +96,7 @@ class HierarchicalCollectives {
   int agents_for_ = 0;
   std::uint32_t signature_ = 0;
   calls::Watchdog* watchdog_ = nullptr;
-  std::vector<std::byte>
-      piece_;  ///< at most a few MiB for any message; bundles of a scatter or gather, 4 KiB for each rank
+  std::vector<std::byte> piece_;  ///< at most a few MiB for any message, or 4 KiB for each rank
 };
 
 }  // namespace amldist::collective

@@ -1,8 +1,7 @@
-// The binomial tree of gather and scatter. Internal to this folder.
+// The binomial tree of a scatter. Internal to this folder.
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 
 namespace amldist::collective {
