@@ -85,7 +85,7 @@ Result<void> NodeTransport::post(const Message& message, Direction direction, st
   Neighbour& neighbour = neighbours_[*index];
   Queue& queue = sends ? neighbour.sends : neighbour.receives;
   const bool was_empty = queue.is_empty();
-  Progress& begun = queue.push(message, left, *index);
+  Progress& begun = queue.push(message, &left, *index);
   if (begun_ && begun_->direction == direction && begun_->message.neighbour == *index &&
       begun_->message.message.data == message.data) {
     begun = std::exchange(begun_, std::nullopt)->message;

@@ -15,6 +15,7 @@
 #include "collective/node/channel/message_ring.hpp"
 #include "collective/node/channel/slot_channel.hpp"
 #include "collective/node/memory/peer_memory.hpp"
+#include "collective/transport/message_queue.hpp"
 #include "collective/transport/transport.hpp"
 #include "collective/tuning/algorithm_choice.hpp"
 
@@ -90,40 +91,14 @@ class NodeTransport final : public Transport {
     Direction direction;
   };
   /// Messages in one direction, oldest first.
-  class Queue {
+  class Queue : public MessageQueue<Progress> {
    public:
-    [[nodiscard]] bool is_empty() const noexcept { return first_ == messages_.size(); }
     /// Whether it is worth looking for a message that comes after these: only if their number is zero or a power of
     /// two, because each look takes the cache line from its writer, which may not have begun to write.
     [[nodiscard]] bool is_worth_a_look() const noexcept {
-      const std::size_t waiting = messages_.size() - first_;
+      const std::size_t waiting = size();
       return (waiting & (waiting - 1)) == 0;  // std::has_single_bit() is a call on processors that may lack it
     }
-    [[nodiscard]] Progress& front() noexcept { return messages_[first_]; }
-    [[nodiscard]] std::span<const Progress> all() const noexcept { return std::span(messages_).subspan(first_); }
-    /// The oldest ones, `most` at most.
-    [[nodiscard]] std::span<Progress> first(std::size_t most) noexcept {
-      return std::span(messages_).subspan(first_, std::min(most, messages_.size() - first_));
-    }
-    Progress& push(const Message& message, std::size_t& left, std::size_t neighbour) {
-      return messages_.emplace_back(message, &left, neighbour);
-    }
-    void pop() noexcept {
-      constexpr std::size_t most_ended = 256;  // what has ended is moved out seldom
-      ++first_;
-      if (is_empty()) return clear();
-      if (first_ < most_ended || first_ < messages_.size() / 2) return;
-      messages_.erase(messages_.begin(), messages_.begin() + static_cast<std::ptrdiff_t>(first_));
-      first_ = 0;
-    }
-    void clear() noexcept {
-      messages_.clear();
-      first_ = 0;
-    }
-
-   private:
-    std::vector<Progress> messages_;
-    std::size_t first_ = 0;  ///< those before it have ended
   };
   /// Both rings to one rank of the node, and the pair's blocks; unused for this rank itself.
   struct Neighbour {

@@ -1,17 +1,13 @@
-// Messages over TCP: one connection per pair of ranks, made on first use. A message is preceded by its signature and
-// length.
+// Messages over TCP: one connection per pair of ranks, made on first use.
 #pragma once
 
-#include <sys/uio.h>
-
 #include <atomic>
-#include <optional>
-#include <span>
+#include <string>
 #include <vector>
 
+#include "collective/transport/tcp_stream.hpp"
 #include "collective/transport/transport.hpp"
 #include "world/control/control_channel.hpp"
-#include "world/wireup/message_code.hpp"
 
 namespace amldist::collective {
 
@@ -29,6 +25,9 @@ class TcpTransport final : public Transport {
   [[nodiscard]] bool serves_any_thread() const noexcept override { return true; }
   [[nodiscard]] Result<void> post(const Message& message, Direction direction, std::size_t& left,
                                   calls::Watchdog& watchdog) override;
+  [[nodiscard]] bool posts_at_once(int peer, int /*tag*/) const noexcept override {
+    return streams_[static_cast<std::size_t>(peer)].is_open();
+  }
   [[nodiscard]] Result<bool> progress(calls::Watchdog& watchdog) override;
   [[nodiscard]] int awaited() const noexcept override;
   bool rest(int idle) override;
@@ -36,47 +35,25 @@ class TcpTransport final : public Transport {
   void give_up() noexcept override;
 
  private:
-  struct Progress {
-    Message message;
-    std::size_t* left = nullptr;
-    std::uint64_t header[2] = {0, 0};
-    std::size_t done = 0;        ///< bytes of header, data and code
-    std::size_t code_bytes = 0;  ///< of the code
-    world::MessageCode code = {};
-    bool has_code = false;  ///< of a message to send
-    [[nodiscard]] bool is_done() const noexcept { return done == sizeof header + message.bytes + code_bytes; }
-    [[nodiscard]] std::span<const std::byte> data() const noexcept { return {message.data, message.bytes}; }
-  };
-  /// Of one connection.
-  struct Codes {
-    world::MessageCodes of_sent;
-    world::MessageCodes of_received;
-  };
-  [[nodiscard]] Codes& codes_with(int peer);
-  /// The rest of a message, in at most three pieces.
-  [[nodiscard]] static std::size_t parts_left(Progress& each, iovec* parts) noexcept;
-
   /// Whether the connection exists. The side that does not initiate it may have to wait.
   [[nodiscard]] bool is_connected(int peer);
-  [[nodiscard]] Result<bool> push(Progress& send, calls::Watchdog& watchdog);
-  [[nodiscard]] Result<bool> pull(Progress& receive, calls::Watchdog& watchdog);
-  [[nodiscard]] Error bad_buffer(const Message& message, std::string_view verb) const;
+  void open(int peer, FileDescriptor connection);
+  [[nodiscard]] TcpStream& stream(int peer) noexcept { return streams_[static_cast<std::size_t>(peer)]; }
+  [[nodiscard]] std::uint32_t member(int peer) const noexcept {
+    return watch_.members()[static_cast<std::size_t>(peer)];
+  }
+  [[nodiscard]] Result<bool> advance(std::vector<int>& peers, Direction direction, calls::Watchdog& watchdog);
   bool sleep();
-  template <typename Move>
-  [[nodiscard]] Result<bool> advance(std::vector<Progress>& list, Move move);
 
   world::ControlChannel& channel_;
   const world::CommWatch& watch_;
   const std::uint64_t id_;
   FileDescriptor interrupted_;
   std::atomic<bool> is_interrupted_ = false;  ///< the descriptor has been written, and not read
-  std::vector<FileDescriptor> connections_;   // by rank
-  std::vector<std::optional<Codes>> codes_;   // by rank
-  const std::size_t code_bytes_;              // appended to a message
-  std::vector<Progress> sends_;
-  std::vector<Progress> receives_;
-  std::vector<std::uint64_t> busy_;  // by rank: the last pass of advance() in which a message of this pair was served
-  std::uint64_t pass_ = 0;
+  const std::string own_name_;
+  std::vector<TcpStream> streams_;  ///< by rank
+  std::vector<int> sending_;        ///< ranks to which messages are under way, in the order in which they began
+  std::vector<int> receiving_;      ///< those from which messages are expected
   const bool oversubscribed_;
   Clock::time_point idle_since_;
 };

@@ -1,0 +1,228 @@
+#include "collective/transport/tcp_stream.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/text/text.hpp"
+
+namespace amldist::collective {
+namespace {
+
+constexpr std::size_t most_messages = 64;         // of one system call
+constexpr std::size_t most_bytes = 64UL << 10;    // with which no more messages are added to it
+constexpr std::size_t most_early = 8UL << 10;     // bytes that are received before their message is expected
+constexpr std::size_t longest_short = 4UL << 10;  // message behind which others are looked for
+
+/// The kernel could not read or write the program's buffer.
+Error bad_buffer(const std::string& own_name, const Message& message, std::string_view verb) {
+  return {Errc::invalid_argument,
+          text::concat({own_name, " gave a buffer to ", verb, " of which ", std::to_string(message.bytes),
+                        " bytes are not its memory (", std::strerror(EFAULT), ")"})};
+}
+
+}  // namespace
+
+class TcpStream::Parts {
+ public:
+  [[nodiscard]] bool is_full() const noexcept { return messages_ == most_messages || bytes_ >= most_bytes; }
+  /// The rest of a message, as far as its place is known.
+  void add(Progress& each) noexcept {
+    std::size_t done = each.done;
+    const auto rest = [&](void* memory, std::size_t size) {
+      if (done < size) put(static_cast<std::byte*>(memory) + done, size - done);
+      done -= std::min(done, size);
+    };
+    ++messages_;
+    rest(each.header.data(), header_bytes);
+    if (each.has_unknown_length()) return;
+    rest(each.message.data, each.message.bytes);
+    rest(each.code.data(), each.code_bytes);
+  }
+  void put(std::byte* memory, std::size_t size) noexcept {
+    parts_[count_++] = {memory, size};
+    bytes_ += size;
+  }
+  [[nodiscard]] std::size_t messages() const noexcept { return messages_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::span<const iovec> all() const noexcept { return {parts_.data(), count_}; }
+  [[nodiscard]] msghdr header() noexcept {
+    msghdr out = {};
+    out.msg_iov = parts_.data();
+    out.msg_iovlen = count_;
+    return out;
+  }
+
+ private:
+  std::array<iovec, 3 * most_messages + 1> parts_;  // only those that were put are read
+  std::size_t count_ = 0;
+  std::size_t messages_ = 0;
+  std::size_t bytes_ = 0;
+};
+
+void TcpStream::open(FileDescriptor socket, std::optional<Codes> codes) {
+  socket_ = std::move(socket);
+  codes_ = std::move(codes);
+}
+
+bool TcpStream::add(const Message& message, Direction direction, std::size_t& left) {
+  const bool sends = direction == Direction::send;
+  auto& queue = sends ? sends_ : receives_;
+  Progress& added = queue.push(message, &left, code_bytes_);
+  if (sends) added.header = {message.signature, message.bytes};
+  ++left;
+  return queue.size() == 1;
+}
+
+void TcpStream::give_up() noexcept {
+  sends_.clear();
+  receives_.clear();
+}
+
+// ---- sending ----
+Result<bool> TcpStream::push(const std::string& own_name, calls::Watchdog& watchdog) {
+  bool any = false;
+  std::size_t most = most_messages;
+  while (!sends_.is_empty()) {
+    Parts parts;
+    add_sends(parts, most);
+    const msghdr whole = parts.header();
+    const ssize_t sent = ::sendmsg(socket(), &whole, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return any;
+    if (sent < 0 && errno == EFAULT && std::exchange(most, 1) > 1) continue;  // perhaps of another one than the oldest
+    if (sent < 0 && errno == EFAULT) return bad_buffer(own_name, sends_.front().message, "send");
+    if (sent < 0) return watchdog.lost(sends_.front().message.peer, std::strerror(errno));
+    any = true;
+    count_sent(static_cast<std::size_t>(sent));
+  }
+  return any;
+}
+
+void TcpStream::add_sends(Parts& parts, std::size_t most) {
+  for (Progress& each : sends_.first(most)) {
+    if (parts.is_full()) return;
+    if (codes_ && !std::exchange(each.has_code, true))
+      each.code = codes_->of_sent.next(std::as_bytes(std::span(each.header)), each.data());
+    parts.add(each);
+  }
+}
+
+void TcpStream::count_sent(std::size_t bytes) noexcept {
+  while (bytes != 0) {
+    Progress& oldest = sends_.front();
+    const std::size_t moved = std::min(bytes, oldest.all() - oldest.done);
+    oldest.done += moved;
+    bytes -= moved;
+    if (!oldest.is_done()) return;
+    --*oldest.left;
+    sends_.pop();
+  }
+}
+
+// ---- receiving ----
+Result<bool> TcpStream::pull(const std::string& own_name, calls::Watchdog& watchdog) {
+  bool any = false;
+  std::size_t most = most_messages;
+  while (true) {
+    const auto taken = take_early(watchdog);
+    if (!taken) return taken.error();
+    any = any || *taken;
+    if (receives_.is_empty()) return any;
+    Parts parts;
+    const bool looks_behind = add_receives(parts, most) && most != 1;
+    const std::size_t expected = parts.bytes();
+    if (looks_behind) {
+      early_.resize(most_early);
+      parts.put(early_.data(), early_.size());
+    }
+    msghdr whole = parts.header();
+    const ssize_t got = ::recvmsg(socket(), &whole, MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return any;
+    if (got < 0 && errno == EFAULT && std::exchange(most, 1) > 1) continue;  // perhaps of another one than the oldest
+    if (got < 0 && errno == EFAULT) return bad_buffer(own_name, receives_.front().message, "receive");
+    if (got <= 0) {
+      return watchdog.lost(receives_.front().message.peer,
+                           got == 0 ? "it closed the connection" : std::strerror(errno));
+    }
+    any = true;
+    const auto came = static_cast<std::size_t>(got);
+    early_begin_ = 0;
+    early_end_ = came - std::min(came, expected);
+    if (auto status = count_received(came - early_end_, watchdog); !status) return status.error();
+    if (came < parts.bytes() && most != 1) return any;  // there is no more
+  }
+}
+
+/// Whether all of them are short, so that others may be close behind.
+bool TcpStream::add_receives(Parts& parts, std::size_t most) {
+  bool are_short = true;
+  for (Progress& each : receives_.first(most)) {
+    if (parts.is_full()) break;
+    parts.add(each);
+    are_short = are_short && each.all() <= longest_short;
+    if (each.has_unknown_length()) break;
+  }
+  return are_short;
+}
+
+/// `bytes` more of the oldest messages are there.
+Result<void> TcpStream::count_received(std::size_t bytes, calls::Watchdog& watchdog) {
+  while (bytes != 0) {
+    Progress& oldest = receives_.front();
+    const bool in_header = oldest.done < header_bytes;
+    const std::size_t known = oldest.has_unknown_length() ? header_bytes : oldest.all();
+    const std::size_t moved = std::min(bytes, known - oldest.done);
+    oldest.done += moved;
+    bytes -= moved;
+    if (in_header && oldest.done >= header_bytes) {
+      if (auto status = check_header(oldest, watchdog); !status) return status;
+    }
+    if (!oldest.is_done()) continue;
+    if (auto status = check_code(oldest, watchdog); !status) return status;
+    --*oldest.left;
+    receives_.pop();
+  }
+  return {};
+}
+
+Result<void> TcpStream::check_header(Progress& receive, calls::Watchdog& watchdog) {
+  const auto [signature, length] = receive.header;
+  Message& message = receive.message;
+  const bool has_length = message.is_most ? length <= message.bytes : length == message.bytes;
+  if (signature != message.signature || !has_length) return watchdog.differs(message.peer);
+  message.bytes = length;
+  return {};
+}
+
+Result<void> TcpStream::check_code(const Progress& receive, calls::Watchdog& watchdog) {
+  if (!codes_) return {};
+  const auto code = codes_->of_received.next(std::as_bytes(std::span(receive.header)), receive.data());
+  if (code == receive.code) return {};
+  return watchdog.lost(receive.message.peer, "a message from it was changed on the way");
+}
+
+/// Takes what has come before it was expected.
+Result<bool> TcpStream::take_early(calls::Watchdog& watchdog) {
+  bool any = false;
+  while (early_begin_ != early_end_ && !receives_.is_empty()) {
+    Parts parts;
+    parts.add(receives_.front());
+    std::size_t moved = 0;
+    for (const iovec& part : parts.all()) {
+      const std::size_t bytes = std::min(part.iov_len, early_end_ - early_begin_);
+      std::memcpy(part.iov_base, early_.data() + early_begin_, bytes);
+      early_begin_ += bytes;
+      moved += bytes;
+    }
+    if (auto status = count_received(moved, watchdog); !status) return status.error();
+    any = true;
+  }
+  return any;
+}
+
+}  // namespace amldist::collective
