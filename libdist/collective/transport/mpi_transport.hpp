@@ -32,6 +32,7 @@ class MpiTransport final : public Transport {
   [[nodiscard]] bool serves_any_thread() const noexcept override { return session_.serves_any_thread(); }
   [[nodiscard]] Result<void> post(const Message& message, Direction direction, std::size_t& left,
                                   calls::Watchdog& watchdog) override;
+  [[nodiscard]] bool posts_at_once(int /*peer*/, int /*tag*/) const noexcept override { return true; }
   [[nodiscard]] Result<bool> progress(calls::Watchdog& watchdog) override;
   [[nodiscard]] int awaited() const noexcept override;
   bool rest(int idle) override;

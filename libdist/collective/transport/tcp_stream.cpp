@@ -13,7 +13,7 @@ namespace amldist::collective {
 namespace {
 
 constexpr std::size_t most_messages = 64;         // of one system call
-constexpr std::size_t most_bytes = 64UL << 10;    // with which no more messages are added to it
+constexpr std::size_t most_bytes = 512UL << 10;   // with which no more messages are added to it
 constexpr std::size_t most_early = 8UL << 10;     // bytes that are received before their message is expected
 constexpr std::size_t longest_short = 4UL << 10;  // message behind which others are looked for
 
