@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass, field, replace
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+DEVCLUSTER = str(ROOT / "contrib/devcluster/devcluster")
 OWN = "aml-dist"
 
 # So that each launcher starts more ranks than processors, as root, over shared memory.
@@ -25,11 +26,17 @@ class Program:
     settings: dict[str, str] = field(default_factory=dict)
 
     def command(self, ranks: int, *arguments: str) -> list[str]:
-        return [*(str(ranks) if word == "RANKS" else word for word in self.launcher), str(self.file), *arguments]
+        return [*(word.replace("RANKS", str(ranks)) for word in self.launcher), str(self.file), *arguments]
 
     def behind(self, wrap: str) -> "Program":
         """The same, with these words in front of it."""
         return replace(self, launcher=(*self.launcher, *wrap.split()))
+
+    def on_nodes(self, cluster: str, nodes: int) -> "Program":
+        """The same on nodes of a cluster of contrib/devcluster, started by srun."""
+        settings = {"SLURM_MPI_TYPE": "pmix", "OMPI_MCA_mpi_yield_when_idle": "1"} | self.settings
+        inside = ("env", *(f"{name}={value}" for name, value in settings.items()), "srun", f"-N{nodes}", "-nRANKS", "--overcommit")
+        return replace(self, launcher=(DEVCLUSTER, "run", "--name", cluster, "--", *inside), settings={})
 
     def lines(self, ranks: int, *arguments: str, seconds: int = 100) -> list[list[str]] | None:
         """The words of each line that rank 0 printed; None if it took too long, which is said. Another failure ends
@@ -59,13 +66,13 @@ def peer(source: pathlib.Path, description: str, folder: pathlib.Path) -> tuple[
     """From NAME=PREFIX[,VARIABLE=VALUE]..."""
     name, prefix = description.split("=", 1)
     prefix, *variables = prefix.split(",")
-    settings = LAUNCHERS | dict(variable.split("=", 1) for variable in variables)
+    own = dict(variable.split("=", 1) for variable in variables)
     file = folder / name
     if prefix == "system":
         compile_program(source, file, "-DWITH_MPI", compiler="mpicc")
-        return name, Program(file, ("mpiexec", "-n", "RANKS"), settings)
+        return name, Program(file, ("mpiexec", "-n", "RANKS"), LAUNCHERS | own)
     compile_program(source, file, "-DWITH_MPI", f"-I{prefix}/include", f"-L{prefix}/lib", "-lmpi", f"-Wl,-rpath,{prefix}/lib",
                     f"-Wl,-rpath-link,{prefix}/lib:{prefix}/lib/libfabric")
-    settings |= {"LD_LIBRARY_PATH": f"{prefix}/lib:{prefix}/lib/libfabric", "I_MPI_ROOT": prefix,
-                 "FI_PROVIDER_PATH": f"{prefix}/lib/libfabric/prov"}
-    return name, Program(file, (f"{prefix}/bin/mpiexec", "-n", "RANKS"), settings)
+    paths = {"LD_LIBRARY_PATH": f"{prefix}/lib:{prefix}/lib/libfabric", "I_MPI_ROOT": prefix,
+             "FI_PROVIDER_PATH": f"{prefix}/lib/libfabric/prov"}
+    return name, Program(file, (f"{prefix}/bin/mpiexec", "-n", "RANKS"), LAUNCHERS | paths | own)
