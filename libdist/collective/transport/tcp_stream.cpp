@@ -126,12 +126,13 @@ void TcpStream::count_sent(std::size_t bytes) noexcept {
 // ---- receiving ----
 Result<bool> TcpStream::pull(const std::string& own_name, calls::Watchdog& watchdog) {
   bool any = false;
+  bool is_drained = false;
   std::size_t most = most_messages;
   while (true) {
     const auto taken = take_early(watchdog);
     if (!taken) return taken.error();
     any = any || *taken;
-    if (receives_.is_empty()) return any;
+    if (receives_.is_empty() || is_drained) return any;
     Parts parts;
     const bool looks_behind = add_receives(parts, most) && most != 1;
     const std::size_t expected = parts.bytes();
@@ -154,7 +155,7 @@ Result<bool> TcpStream::pull(const std::string& own_name, calls::Watchdog& watch
     early_begin_ = 0;
     early_end_ = came - std::min(came, expected);
     if (auto status = count_received(came - early_end_, watchdog); !status) return status.error();
-    if (came < parts.bytes() && most != 1) return any;  // there is no more
+    is_drained = came < parts.bytes();
   }
 }
 

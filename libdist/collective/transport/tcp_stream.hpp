@@ -55,8 +55,8 @@ class TcpStream {
 
   /// A message under way.
   struct Progress {
-    Progress(const Message& all, std::size_t* counter, std::size_t code) noexcept
-        : message(all), left(counter), code_bytes(code) {}
+    Progress(const Message& all, std::size_t* counter, std::size_t behind) noexcept
+        : message(all), left(counter), code_bytes(behind) {}
     Message message;
     std::size_t* left;
     std::size_t code_bytes;
