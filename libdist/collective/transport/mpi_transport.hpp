@@ -32,7 +32,8 @@ class MpiTransport final : public Transport {
   [[nodiscard]] bool serves_any_thread() const noexcept override { return session_.serves_any_thread(); }
   [[nodiscard]] Result<void> post(const Message& message, Direction direction, std::size_t& left,
                                   calls::Watchdog& watchdog) override;
-  [[nodiscard]] bool posts_at_once(int /*peer*/, int /*tag*/) const noexcept override { return true; }
+  /// MPI may be called by any thread then, also by one that only begins a message.
+  [[nodiscard]] bool posts_at_once(int /*peer*/, int /*tag*/) const noexcept override { return serves_any_thread(); }
   [[nodiscard]] Result<bool> progress(calls::Watchdog& watchdog) override;
   [[nodiscard]] int awaited() const noexcept override;
   bool rest(int idle) override;

@@ -1,10 +1,12 @@
 #include "collective/transport/tcp_stream.hpp"
 
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "base/text/text.hpp"
@@ -13,9 +15,10 @@ namespace amldist::collective {
 namespace {
 
 constexpr std::size_t most_messages = 64;         // of one system call
-constexpr std::size_t most_bytes = 512UL << 10;   // with which no more messages are added to it
+constexpr std::size_t few_messages = 2;           // for which the kernel needs no memory of its own
+constexpr std::size_t most_in_turn = 1UL << 20;   // bytes of one system call, where both directions take turns
 constexpr std::size_t most_early = 8UL << 10;     // bytes that are received before their message is expected
-constexpr std::size_t longest_short = 4UL << 10;  // message behind which others are looked for
+constexpr std::size_t longest_short = 4UL << 10;  // bytes of each message with which others are looked for
 
 /// The kernel could not read or write the program's buffer.
 Error bad_buffer(const std::string& own_name, const Message& message, std::string_view verb) {
@@ -28,12 +31,15 @@ Error bad_buffer(const std::string& own_name, const Message& message, std::strin
 
 class TcpStream::Parts {
  public:
-  [[nodiscard]] bool is_full() const noexcept { return messages_ == most_messages || bytes_ >= most_bytes; }
+  /// `limit`: bytes.
+  explicit Parts(std::size_t limit) noexcept : limit_(limit) {}
+  [[nodiscard]] bool is_full(std::size_t most) const noexcept { return messages_ == most_messages || bytes_ >= most; }
   /// The rest of a message, as far as its place is known.
   void add(Progress& each) noexcept {
     std::size_t done = each.done;
     const auto rest = [&](void* memory, std::size_t size) {
-      if (done < size) put(static_cast<std::byte*>(memory) + done, size - done);
+      if (done < size && bytes_ < limit_)
+        put(static_cast<std::byte*>(memory) + done, std::min(size - done, limit_ - bytes_));
       done -= std::min(done, size);
     };
     ++messages_;
@@ -58,6 +64,7 @@ class TcpStream::Parts {
 
  private:
   std::array<iovec, 3 * most_messages + 1> parts_;  // only those that were put are read
+  std::size_t limit_;
   std::size_t count_ = 0;
   std::size_t messages_ = 0;
   std::size_t bytes_ = 0;
@@ -68,11 +75,13 @@ void TcpStream::open(FileDescriptor socket, std::optional<Codes> codes) {
   codes_ = std::move(codes);
 }
 
-bool TcpStream::add(const Message& message, Direction direction, std::size_t& left) {
+bool TcpStream::add(const Message& message, Direction direction, std::size_t& left, std::uint64_t number) {
   const bool sends = direction == Direction::send;
   auto& queue = sends ? sends_ : receives_;
-  Progress& added = queue.push(message, &left, code_bytes_);
+  Progress& added = queue.push(message, &left, code_bytes_, number);
   if (sends) added.header = {message.signature, message.bytes};
+  if (sends) bytes_to_send_ += message.bytes;
+  else if (!message.is_most) bytes_to_receive_ += message.bytes;
   ++left;
   return queue.size() == 1;
 }
@@ -80,6 +89,8 @@ bool TcpStream::add(const Message& message, Direction direction, std::size_t& le
 void TcpStream::give_up() noexcept {
   sends_.clear();
   receives_.clear();
+  bytes_to_send_ = 0;
+  bytes_to_receive_ = 0;
 }
 
 // ---- sending ----
@@ -87,7 +98,7 @@ Result<bool> TcpStream::push(const std::string& own_name, calls::Watchdog& watch
   bool any = false;
   std::size_t most = most_messages;
   while (!sends_.is_empty()) {
-    Parts parts;
+    Parts parts(takes_turns() ? most_in_turn : SIZE_MAX);
     add_sends(parts, most);
     const msghdr whole = parts.header();
     const ssize_t sent = ::sendmsg(socket(), &whole, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -98,13 +109,16 @@ Result<bool> TcpStream::push(const std::string& own_name, calls::Watchdog& watch
     if (sent < 0) return watchdog.lost(sends_.front().message.peer, std::strerror(errno));
     any = true;
     count_sent(static_cast<std::size_t>(sent));
+    if (takes_turns()) return true;
   }
   return any;
 }
 
+/// While codes are made for a packet, the one before it can be on its way.
 void TcpStream::add_sends(Parts& parts, std::size_t most) {
+  const std::size_t most_bytes_now = codes_ ? Transport::one_packet : most_bytes_;
   for (Progress& each : sends_.first(most)) {
-    if (parts.is_full()) return;
+    if (parts.is_full(most_bytes_now)) return;
     if (codes_ && !std::exchange(each.has_code, true))
       each.code = codes_->of_sent.next(std::as_bytes(std::span(each.header)), each.data());
     parts.add(each);
@@ -118,6 +132,7 @@ void TcpStream::count_sent(std::size_t bytes) noexcept {
     oldest.done += moved;
     bytes -= moved;
     if (!oldest.is_done()) return;
+    bytes_to_send_ -= oldest.message.bytes;
     --*oldest.left;
     sends_.pop();
   }
@@ -133,8 +148,9 @@ Result<bool> TcpStream::pull(const std::string& own_name, calls::Watchdog& watch
     if (!taken) return taken.error();
     any = any || *taken;
     if (receives_.is_empty() || is_drained) return any;
-    Parts parts;
-    const bool looks_behind = add_receives(parts, most) && most != 1;
+    Parts parts(takes_turns() ? most_in_turn : SIZE_MAX);
+    const bool looks_behind =
+        add_receives(parts, has_looked_in_vain_ ? std::min(most, few_messages) : most) && most != 1;
     const std::size_t expected = parts.bytes();
     if (looks_behind) {
       early_.resize(most_early);
@@ -143,7 +159,8 @@ Result<bool> TcpStream::pull(const std::string& own_name, calls::Watchdog& watch
     msghdr whole = parts.header();
     const ssize_t got = ::recvmsg(socket(), &whole, MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return any;
+    has_looked_in_vain_ = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+    if (has_looked_in_vain_) return any;
     if (got < 0 && errno == EFAULT && std::exchange(most, 1) > 1) continue;  // perhaps of another one than the oldest
     if (got < 0 && errno == EFAULT) return bad_buffer(own_name, receives_.front().message, "receive");
     if (got <= 0) {
@@ -155,7 +172,7 @@ Result<bool> TcpStream::pull(const std::string& own_name, calls::Watchdog& watch
     early_begin_ = 0;
     early_end_ = came - std::min(came, expected);
     if (auto status = count_received(came - early_end_, watchdog); !status) return status.error();
-    is_drained = came < parts.bytes();
+    is_drained = came < parts.bytes() || takes_turns();
   }
 }
 
@@ -163,7 +180,7 @@ Result<bool> TcpStream::pull(const std::string& own_name, calls::Watchdog& watch
 bool TcpStream::add_receives(Parts& parts, std::size_t most) {
   bool are_short = true;
   for (Progress& each : receives_.first(most)) {
-    if (parts.is_full()) break;
+    if (parts.is_full(most_bytes_)) break;
     parts.add(each);
     are_short = are_short && each.all() <= longest_short;
     if (each.has_unknown_length()) break;
@@ -185,6 +202,7 @@ Result<void> TcpStream::count_received(std::size_t bytes, calls::Watchdog& watch
     }
     if (!oldest.is_done()) continue;
     if (auto status = check_code(oldest, watchdog); !status) return status;
+    if (!oldest.message.is_most) bytes_to_receive_ -= oldest.message.bytes;
     --*oldest.left;
     receives_.pop();
   }
@@ -207,11 +225,12 @@ Result<void> TcpStream::check_code(const Progress& receive, calls::Watchdog& wat
   return watchdog.lost(receive.message.peer, "a message from it was changed on the way");
 }
 
-/// Takes what has come before it was expected.
+/// Takes what has come before it was expected. A buffer that is not the program's memory ends the process, as it does
+/// where messages come through shared memory.
 Result<bool> TcpStream::take_early(calls::Watchdog& watchdog) {
   bool any = false;
   while (early_begin_ != early_end_ && !receives_.is_empty()) {
-    Parts parts;
+    Parts parts(SIZE_MAX);
     parts.add(receives_.front());
     std::size_t moved = 0;
     for (const iovec& part : parts.all()) {

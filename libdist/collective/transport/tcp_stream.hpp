@@ -1,13 +1,14 @@
 // The messages between this rank and another one over their connection. A message is preceded by its signature and
 // length.
 //
-// One system call moves as many messages as there are, within limits: of several short ones the calls would take ten
-// times as long as the rest. What arrives behind the expected messages is kept until their receives are posted.
+// One system call moves as many messages as there are, within limits: with a call for each short message, the calls
+// would take ten times as long as all else. What arrives behind the expected messages is kept until their receives are
+// posted.
 #pragma once
 
-#include <sys/uio.h>
-
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -30,15 +31,23 @@ class TcpStream {
     world::MessageCodes of_received;
   };
 
-  /// `code_bytes`: of the code behind each message; 0: none.
-  explicit TcpStream(std::size_t code_bytes) noexcept : code_bytes_(code_bytes) {}
+  /// A system call that has so many bytes gets no further message.
+  static constexpr std::size_t most_bytes = 512UL << 10;
+
+  /// `code_bytes`: of the code behind each message; 0: none. `most` is for tests.
+  explicit TcpStream(std::size_t code_bytes, std::size_t most = most_bytes) noexcept
+      : code_bytes_(code_bytes), most_bytes_(most) {}
 
   [[nodiscard]] bool is_open() const noexcept { return static_cast<bool>(socket_); }
   void open(FileDescriptor socket, std::optional<Codes> codes);
   [[nodiscard]] int socket() const noexcept { return socket_.get(); }
 
-  /// Adds a message; returns whether it is the only one in its direction.
-  bool add(const Message& message, Direction direction, std::size_t& left);
+  /// Adds a message; returns whether it is the only one in its direction. Numbers grow.
+  bool add(const Message& message, Direction direction, std::size_t& left, std::uint64_t number = 0);
+  /// Of the oldest message, if there is one.
+  [[nodiscard]] std::uint64_t oldest(Direction direction) const noexcept {
+    return (direction == Direction::send ? sends_ : receives_).all().front().number;
+  }
   [[nodiscard]] bool is_idle(Direction direction) const noexcept {
     return direction == Direction::send ? sends_.is_empty() : receives_.is_empty();
   }
@@ -52,14 +61,16 @@ class TcpStream {
 
  private:
   static constexpr std::size_t header_bytes = 16;
+  static constexpr std::size_t most_at_once = 8UL << 20;  ///< bytes; about what the kernel holds of a connection
 
   /// A message under way.
   struct Progress {
-    Progress(const Message& all, std::size_t* counter, std::size_t behind) noexcept
-        : message(all), left(counter), code_bytes(behind) {}
+    Progress(const Message& all, std::size_t* counter, std::size_t behind, std::uint64_t which) noexcept
+        : message(all), left(counter), code_bytes(behind), number(which) {}
     Message message;
     std::size_t* left;
     std::size_t code_bytes;
+    std::uint64_t number;
     std::array<std::uint64_t, 2> header = {};  ///< signature and length
     std::size_t done = 0;                      ///< bytes of header, data and code
     world::MessageCode code = {};
@@ -73,6 +84,8 @@ class TcpStream {
   /// Memory for one system call.
   class Parts;
 
+  /// Whether so much goes both ways that sending and receiving take turns.
+  [[nodiscard]] bool takes_turns() const noexcept { return std::min(bytes_to_send_, bytes_to_receive_) > most_at_once; }
   [[nodiscard]] Result<bool> push(const std::string& own_name, calls::Watchdog& watchdog);
   [[nodiscard]] Result<bool> pull(const std::string& own_name, calls::Watchdog& watchdog);
   void add_sends(Parts& parts, std::size_t most);
@@ -84,13 +97,19 @@ class TcpStream {
   [[nodiscard]] Result<bool> take_early(calls::Watchdog& watchdog);
 
   std::size_t code_bytes_;
+  std::size_t most_bytes_;
+  bool has_looked_in_vain_ = false;  ///< in the last call to receive
   FileDescriptor socket_;
   std::optional<Codes> codes_;
   MessageQueue<Progress> sends_;
   MessageQueue<Progress> receives_;
-  std::vector<std::byte> early_;  ///< memory for what arrives behind the expected messages
-  std::size_t early_begin_ = 0;   ///< of which there are the bytes from here
-  std::size_t early_end_ = 0;     ///< to here, none while a message is expected
+  std::size_t bytes_to_send_ = 0;     ///< of the messages under way
+  std::size_t bytes_to_receive_ = 0;  ///< the same, as far as their lengths are known
+  std::vector<std::byte> early_;      ///< memory for what arrives behind the expected messages
+  /// Of which there are the bytes between these two. None when move() returns, if a message is still expected: so
+  /// nobody sleeps over them.
+  std::size_t early_begin_ = 0;
+  std::size_t early_end_ = 0;
 };
 
 }  // namespace amldist::collective

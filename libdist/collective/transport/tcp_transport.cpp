@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -33,7 +34,7 @@ Result<void> TcpTransport::post(const Message& message, Direction direction, std
     if (!made) return made.error();
     open(message.peer, std::move(*made));
   }
-  const bool is_first = stream(message.peer).add(message, direction, left);
+  const bool is_first = stream(message.peer).add(message, direction, left, ++posted_);
   if (is_first) (direction == Direction::send ? sending_ : receiving_).push_back(message.peer);
   return {};
 }
@@ -56,8 +57,10 @@ bool TcpTransport::is_connected(int peer) {
 }
 
 int TcpTransport::awaited() const noexcept {
-  if (!receiving_.empty()) return receiving_.front();
-  return sending_.empty() ? calls::Watchdog::anyone : sending_.front();
+  const auto direction = receiving_.empty() ? Direction::send : Direction::receive;
+  const auto& peers = receiving_.empty() ? sending_ : receiving_;
+  const auto oldest = [&](int peer) { return streams_[static_cast<std::size_t>(peer)].oldest(direction); };
+  return peers.empty() ? calls::Watchdog::anyone : std::ranges::min(peers, {}, oldest);
 }
 
 Result<bool> TcpTransport::advance(std::vector<int>& peers, Direction direction, calls::Watchdog& watchdog) {

@@ -52,8 +52,9 @@ class TcpTransport final : public Transport {
   std::atomic<bool> is_interrupted_ = false;  ///< the descriptor has been written, and not read
   const std::string own_name_;
   std::vector<TcpStream> streams_;  ///< by rank
-  std::vector<int> sending_;        ///< ranks to which messages are under way, in the order in which they began
+  std::vector<int> sending_;        ///< ranks to which messages are under way
   std::vector<int> receiving_;      ///< those from which messages are expected
+  std::uint64_t posted_ = 0;        ///< messages until now
   const bool oversubscribed_;
   Clock::time_point idle_since_;
 };

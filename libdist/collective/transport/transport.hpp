@@ -59,7 +59,7 @@ class Transport {
   /// valid until then. Messages between the same two ranks arrive in the order in which they were posted.
   [[nodiscard]] virtual Result<void> post(const Message& message, Direction direction, std::size_t& left,
                                           calls::Watchdog& watchdog) = 0;
-  /// Whether post() never waits for messages with this rank: neither for a connection nor for another lock.
+  /// Whether any thread may call post() for messages with this rank, and it never waits for a connection.
   [[nodiscard]] virtual bool posts_at_once(int /*peer*/, int /*tag*/) const noexcept { return false; }
   /// Whether ranks of the node share processors, so that one that looks in vain should let others run.
   [[nodiscard]] virtual bool shares_processors() const noexcept { return false; }

@@ -19,14 +19,15 @@ LAUNCHERS = {"I_MPI_FABRICS": "shm", "I_MPI_PIN": "0", "OMPI_ALLOW_RUN_AS_ROOT":
 
 @dataclass(frozen=True)
 class Program:
-    """A compiled program; `launcher` takes the number of ranks in place of RANKS."""
+    """A compiled program; `launcher` takes the number of ranks in place of RANKS, or behind -n."""
 
     file: pathlib.Path
     launcher: tuple[str, ...]
     settings: dict[str, str] = field(default_factory=dict)
 
     def command(self, ranks: int, *arguments: str) -> list[str]:
-        return [*(word.replace("RANKS", str(ranks)) for word in self.launcher), str(self.file), *arguments]
+        words = {"RANKS": str(ranks), "-nRANKS": f"-n{ranks}"}
+        return [*(words.get(word, word) for word in self.launcher), str(self.file), *arguments]
 
     def behind(self, wrap: str) -> "Program":
         """The same, with these words in front of it."""
