@@ -1,7 +1,9 @@
 #include "collective/transport/tcp_stream.hpp"
 
 #include <gtest/gtest.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
@@ -104,6 +106,24 @@ TEST_F(TcpStreamTest, LongMessagesShareACallUpToItsLimit) {
   for (int i = 0; i < 8; ++i) add(stream, Direction::send, given, left);
   EXPECT_EQ(move(stream, Direction::send), "moved");
   EXPECT_EQ(bytes_waiting(ends.other), 5U * (16 + 12000));  // the fifth reaches 50,000
+}
+
+TEST_F(TcpStreamTest, MuchThatGoesBothWaysGoesInTurns) {
+  constexpr int mebibyte = 1 << 20;
+  std::vector<std::byte> data(3 * mebibyte);
+  std::vector<std::byte> got(data.size());
+  const auto bytes_in_the_kernel = [&](int receives) {
+    Ends ends(SOCK_STREAM, false, true);
+    std::size_t left = 0;
+    for (int i = 0; i < receives; ++i) add(ends.one, Direction::receive, got, left);
+    for (int i = 0; i < 3; ++i) add(ends.one, Direction::send, data, left);
+    EXPECT_EQ(move(ends.one, Direction::send), "moved");
+    int not_taken = 0;
+    EXPECT_EQ(::ioctl(ends.one.socket(), SIOCOUTQ, &not_taken), 0);
+    return not_taken;
+  };
+  EXPECT_LE(bytes_in_the_kernel(3), mebibyte);
+  EXPECT_GT(bytes_in_the_kernel(2), mebibyte);  // 6 MiB: they go at once
 }
 
 TEST_F(TcpStreamTest, WhatArrivesBehindAShortMessageIsReceivedWithIt) {
