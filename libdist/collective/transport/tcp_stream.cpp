@@ -32,6 +32,7 @@ Error bad_buffer(const std::string& own_name, const Message& message, std::strin
 class TcpStream::Parts {
  public:
   /// `limit`: bytes.
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): of the parts only those that were put are read
   explicit Parts(std::size_t limit) noexcept : limit_(limit) {}
   [[nodiscard]] bool is_full(std::size_t most) const noexcept { return messages_ == most_messages || bytes_ >= most; }
   /// The rest of a message, as far as its place is known.
@@ -63,7 +64,7 @@ class TcpStream::Parts {
   }
 
  private:
-  std::array<iovec, 3 * most_messages + 1> parts_;  // only those that were put are read
+  std::array<iovec, 3 * most_messages + 1> parts_;
   std::size_t limit_;
   std::size_t count_ = 0;
   std::size_t messages_ = 0;

@@ -15,8 +15,9 @@ Result<void> PeerCollectives::scatter_linear(const std::byte* send_buffer, std::
   for (std::size_t r = 0; r < group_.size(); ++r) {
     if (r != root) sends.push_back(message(r, send_buffer + blocks.offset(r) * unit, blocks.count(r) * unit));
   }
+  if (auto status = transport_.exchange(sends, {}, *watchdog_); !status) return status;  // first: others wait for it
   copy_bytes(recv, send_buffer + blocks.offset(root) * unit, blocks.count(root) * unit);
-  return transport_.exchange(sends, {}, *watchdog_);
+  return {};
 }
 
 }  // namespace amldist::collective
