@@ -53,7 +53,6 @@ class TcpStream::Parts {
     parts_[count_++] = {memory, size};
     bytes_ += size;
   }
-  [[nodiscard]] std::size_t messages() const noexcept { return messages_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::span<const iovec> all() const noexcept { return {parts_.data(), count_}; }
   [[nodiscard]] msghdr header() noexcept {
