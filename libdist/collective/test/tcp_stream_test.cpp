@@ -68,7 +68,12 @@ class TcpStreamTest : public ::testing::Test {
     const auto moved = end.move(direction, "rank 0", watchdog);
     return moved ? (*moved ? "moved" : "nothing") : moved.error().message;
   }
-  /// What comes once it moves no more.
+  /// Posts a receive and moves what has arrived.
+  [[nodiscard]] std::string receive(TcpStream& to, std::vector<std::byte>& data, std::size_t& left) {
+    add(to, Direction::receive, data, left);
+    return move(to, Direction::receive);
+  }
+  /// Moves until nothing moves any more; returns what the last attempt said.
   [[nodiscard]] std::string last_of(TcpStream& end, Direction direction) {
     std::string last = "moved";
     while (last == "moved") last = move(end, direction);
@@ -135,19 +140,16 @@ TEST_F(TcpStreamTest, WhatArrivesBehindAShortMessageIsReceivedWithIt) {
   for (unsigned i = 0; i < 3; ++i) given.push_back(pattern(100, i));
   for (auto& each : given) add(ends.one, Direction::send, each, sending);
   EXPECT_EQ(move(ends.one, Direction::send), "moved");
-  add(ends.other, Direction::receive, got[0], receiving);
-  EXPECT_EQ(move(ends.other, Direction::receive), "moved");
+  EXPECT_EQ(receive(ends.other, got[0], receiving), "moved");
   EXPECT_EQ(receiving, 0U);
   EXPECT_EQ(bytes_waiting(ends.other), 0U);
   EXPECT_EQ(got[0], given[0]);
   for (std::size_t i = 1; i < 3; ++i) {
-    add(ends.other, Direction::receive, got[i], receiving);
-    EXPECT_EQ(move(ends.other, Direction::receive), "moved");
+    EXPECT_EQ(receive(ends.other, got[i], receiving), "moved");
     EXPECT_EQ(receiving, 0U);
     EXPECT_EQ(got[i], given[i]);
   }
-  add(ends.other, Direction::receive, got[0], receiving);
-  EXPECT_EQ(move(ends.other, Direction::receive), "nothing");
+  EXPECT_EQ(receive(ends.other, got[0], receiving), "nothing");
 }
 
 TEST_F(TcpStreamTest, NothingIsReceivedEarlyBehindALongMessage) {
@@ -157,8 +159,7 @@ TEST_F(TcpStreamTest, NothingIsReceivedEarlyBehindALongMessage) {
   std::size_t left = 0;
   for (auto& each : given) add(ends.one, Direction::send, each, left);
   EXPECT_EQ(move(ends.one, Direction::send), "moved");
-  add(ends.other, Direction::receive, got, left);
-  EXPECT_EQ(move(ends.other, Direction::receive), "moved");
+  EXPECT_EQ(receive(ends.other, got, left), "moved");
   EXPECT_EQ(left, 0U);
   EXPECT_EQ(bytes_waiting(ends.other), 16U + 20000U);
 }
@@ -206,12 +207,9 @@ TEST_F(TcpStreamTest, AClosedConnectionIsLostOnceAllIsReceived) {
   for (auto& each : given) add(ends.one, Direction::send, each, left);
   EXPECT_EQ(move(ends.one, Direction::send), "moved");
   ends.one.open(FileDescriptor(), std::nullopt);  // closes it
-  add(ends.other, Direction::receive, got[0], left);
-  EXPECT_EQ(move(ends.other, Direction::receive), "moved");
-  add(ends.other, Direction::receive, got[1], left);
-  EXPECT_EQ(move(ends.other, Direction::receive), "moved");
-  add(ends.other, Direction::receive, got[2], left);
-  EXPECT_EQ(move(ends.other, Direction::receive), "lost 3: it closed the connection");
+  EXPECT_EQ(receive(ends.other, got[0], left), "moved");
+  EXPECT_EQ(receive(ends.other, got[1], left), "moved");
+  EXPECT_EQ(receive(ends.other, got[2], left), "lost 3: it closed the connection");
   EXPECT_EQ(got[1], given[1]);
 }
 
@@ -253,12 +251,9 @@ TEST_F(TcpStreamTest, AChangedMessageIsNoticedByItsCode) {
   ASSERT_EQ(::recv(ends.other.socket(), all.data(), all.size(), 0), static_cast<ssize_t>(all.size()));
   all[2 * 32 + 50 + 60 + 16 + 5] ^= std::byte{1};  // in the third message's data
   ASSERT_EQ(::send(ends.one.socket(), all.data(), all.size(), 0), static_cast<ssize_t>(all.size()));
-  add(ends.other, Direction::receive, got[0], left);
-  EXPECT_EQ(move(ends.other, Direction::receive), "moved");
-  add(ends.other, Direction::receive, got[1], left);
-  EXPECT_EQ(move(ends.other, Direction::receive), "moved");
-  add(ends.other, Direction::receive, got[2], left);
-  EXPECT_EQ(move(ends.other, Direction::receive), "lost 3: a message from it was changed on the way");
+  EXPECT_EQ(receive(ends.other, got[0], left), "moved");
+  EXPECT_EQ(receive(ends.other, got[1], left), "moved");
+  EXPECT_EQ(receive(ends.other, got[2], left), "lost 3: a message from it was changed on the way");
   EXPECT_EQ(got[1], given[1]);
 }
 

@@ -121,7 +121,7 @@ bool NodeTransport::move_at_once(const Message& message, Direction direction, Lo
     if (!neighbour.sends.is_empty()) return false;
     return send_at_once(neighbour, message) || (may_wait && send_in_step(*index, message));
   }
-  if (!neighbour.receives.is_worth_a_look()) return false;
+  if (!is_worth_a_look(neighbour.receives)) return false;
   const bool is_one_part = is_short(header_bytes(message.bytes) + message.bytes);
   if (!is_one_part && !may_wait) return false;
   if (!neighbour.receives.is_empty() && !take_arrived(*index)) return false;

@@ -91,15 +91,7 @@ class NodeTransport final : public Transport {
     Direction direction;
   };
   /// Messages in one direction, oldest first.
-  class Queue : public MessageQueue<Progress> {
-   public:
-    /// Whether it is worth looking for a message that comes after these: only if their number is zero or a power of
-    /// two, because each look takes the cache line from its writer, which may not have begun to write.
-    [[nodiscard]] bool is_worth_a_look() const noexcept {
-      const std::size_t waiting = size();
-      return (waiting & (waiting - 1)) == 0;  // std::has_single_bit() is a call on processors that may lack it
-    }
-  };
+  using Queue = MessageQueue<Progress>;
   /// Both rings to one rank of the node, and the pair's blocks; unused for this rank itself.
   struct Neighbour {
     RingWriter to;
@@ -114,6 +106,12 @@ class NodeTransport final : public Transport {
   [[nodiscard]] std::optional<std::size_t> index_of(int peer) const noexcept;
   [[nodiscard]] static bool has_several_ways(const Message& message) noexcept {
     return message.bytes >= tuning::message_tried_from;
+  }
+  /// Whether it is worth looking for a message that comes after these: only if their number is zero or a power of two,
+  /// because each look takes the cache line from its writer, which may not have begun to write.
+  [[nodiscard]] static bool is_worth_a_look(const Queue& awaited) noexcept {
+    const std::size_t count = awaited.size();
+    return (count & (count - 1)) == 0;  // std::has_single_bit() is a call on processors that may lack it
   }
   /// Gives a message that is to be sent its class and its way. It goes both ways if several receives from that rank are
   /// under way, the newest of a long message. With one, the ranks may take turns: nobody copies twice then. Ranks that

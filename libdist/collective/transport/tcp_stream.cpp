@@ -15,7 +15,7 @@ namespace amldist::collective {
 namespace {
 
 constexpr std::size_t most_messages = 64;         // of one system call
-constexpr std::size_t few_messages = 2;           // for which the kernel needs no memory of its own
+constexpr std::size_t few_messages = 2;           // whose pieces of memory the kernel lists without allocating
 constexpr std::size_t most_in_turn = 1UL << 20;   // bytes of one system call, where both directions take turns
 constexpr std::size_t most_early = 8UL << 10;     // bytes that are received before their message is expected
 constexpr std::size_t longest_short = 4UL << 10;  // bytes of each message with which others are looked for

@@ -42,9 +42,9 @@ class TcpStream {
   void open(FileDescriptor socket, std::optional<Codes> codes);
   [[nodiscard]] int socket() const noexcept { return socket_.get(); }
 
-  /// Adds a message; returns whether it is the only one in its direction. Numbers grow.
+  /// Adds a message; returns whether it is the only one in its direction. `number`: larger than those before.
   bool add(const Message& message, Direction direction, std::size_t& left, std::uint64_t number = 0);
-  /// Of the oldest message, if there is one.
+  /// The number of the oldest message, of which there must be one.
   [[nodiscard]] std::uint64_t oldest(Direction direction) const noexcept {
     return (direction == Direction::send ? sends_ : receives_).all().front().number;
   }
@@ -77,7 +77,7 @@ class TcpStream {
     bool has_code = false;  ///< of a message to send
     [[nodiscard]] std::size_t all() const noexcept { return header_bytes + message.bytes + code_bytes; }
     [[nodiscard]] bool is_done() const noexcept { return done == all(); }
-    /// Of a message that may be shorter than its buffer, the length is not known yet.
+    /// Whether the message may be shorter than its buffer, and its header has not arrived yet.
     [[nodiscard]] bool has_unknown_length() const noexcept { return message.is_most && done < header_bytes; }
     [[nodiscard]] std::span<const std::byte> data() const noexcept { return {message.data, message.bytes}; }
   };
@@ -106,8 +106,8 @@ class TcpStream {
   std::size_t bytes_to_send_ = 0;     ///< of the messages under way
   std::size_t bytes_to_receive_ = 0;  ///< the same, as far as their lengths are known
   std::vector<std::byte> early_;      ///< memory for what arrives behind the expected messages
-  /// Of which there are the bytes between these two. None when move() returns, if a message is still expected: so
-  /// nobody sleeps over them.
+  /// The bytes in it that have not been taken yet lie between these two. If a message is still expected when move()
+  /// returns, there are none: a rank never sleeps while what it waits for is here.
   std::size_t early_begin_ = 0;
   std::size_t early_end_ = 0;
 };
