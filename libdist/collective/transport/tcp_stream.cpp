@@ -55,6 +55,10 @@ class TcpStream::Parts {
   }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::span<const iovec> all() const noexcept { return {parts_.data(), count_}; }
+  void copy_to(std::byte* memory) const noexcept {
+    for (const iovec& each : all())
+      memory = std::copy_n(static_cast<const std::byte*>(each.iov_base), each.iov_len, memory);
+  }
   [[nodiscard]] msghdr header() noexcept {
     msghdr out = {};
     out.msg_iov = parts_.data();
@@ -100,8 +104,7 @@ Result<bool> TcpStream::push(const std::string& own_name, calls::Watchdog& watch
   while (!sends_.is_empty()) {
     Parts parts(takes_turns() ? most_in_turn : SIZE_MAX);
     add_sends(parts, most);
-    const msghdr whole = parts.header();
-    const ssize_t sent = ::sendmsg(socket(), &whole, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = send(parts);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return any;
     if (sent < 0 && errno == EFAULT && std::exchange(most, 1) > 1) continue;  // perhaps of another one than the oldest
@@ -112,6 +115,18 @@ Result<bool> TcpStream::push(const std::string& own_name, calls::Watchdog& watch
     if (takes_turns()) return true;
   }
   return any;
+}
+
+/// A call with one piece of memory takes a tenth less of the kernel's time than one with two.
+ssize_t TcpStream::send(Parts& parts) const noexcept {
+  constexpr int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
+  if (parts.bytes() <= longest_short) {
+    std::array<std::byte, longest_short> packed;  // NOLINT(cppcoreguidelines-pro-type-member-init): written first
+    parts.copy_to(packed.data());
+    return ::send(socket(), packed.data(), parts.bytes(), flags);
+  }
+  const msghdr whole = parts.header();
+  return ::sendmsg(socket(), &whole, flags);
 }
 
 /// While codes are made for a packet, the one before it can be on its way.
@@ -149,15 +164,9 @@ Result<bool> TcpStream::pull(const std::string& own_name, calls::Watchdog& watch
     any = any || *taken;
     if (receives_.is_empty() || is_drained) return any;
     Parts parts(takes_turns() ? most_in_turn : SIZE_MAX);
-    const bool looks_behind =
-        add_receives(parts, has_looked_in_vain_ ? std::min(most, few_messages) : most) && most != 1;
-    const std::size_t expected = parts.bytes();
-    if (looks_behind) {
-      early_.resize(most_early);
-      parts.put(early_.data(), early_.size());
-    }
-    msghdr whole = parts.header();
-    const ssize_t got = ::recvmsg(socket(), &whole, MSG_DONTWAIT);
+    const bool are_short = add_receives(parts, has_looked_in_vain_ ? std::min(most, few_messages) : most);
+    const Received received = receive(parts, are_short && most != 1);
+    const ssize_t got = received.bytes;
     if (got < 0 && errno == EINTR) continue;
     has_looked_in_vain_ = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
     if (has_looked_in_vain_) return any;
@@ -170,10 +179,21 @@ Result<bool> TcpStream::pull(const std::string& own_name, calls::Watchdog& watch
     any = true;
     const auto came = static_cast<std::size_t>(got);
     early_begin_ = 0;
-    early_end_ = came - std::min(came, expected);
+    early_end_ = came - std::min(came, received.in_place);
     if (auto status = count_received(came - early_end_, watchdog); !status) return status.error();
-    is_drained = came < parts.bytes() || takes_turns();
+    is_drained = came < received.room || takes_turns();
   }
+}
+
+/// `are_short`: then what follows them is received, too, and little is received in one piece, as it is sent.
+TcpStream::Received TcpStream::receive(Parts& parts, bool are_short) {
+  const std::size_t expected = parts.bytes();
+  if (are_short) early_.resize(most_early);
+  if (are_short && expected <= longest_short)
+    return {::recv(socket(), early_.data(), early_.size(), MSG_DONTWAIT), 0, early_.size()};
+  if (are_short) parts.put(early_.data(), early_.size());
+  msghdr whole = parts.header();
+  return {::recvmsg(socket(), &whole, MSG_DONTWAIT), expected, parts.bytes()};
 }
 
 /// Whether all of them are short, so that others may be close behind.

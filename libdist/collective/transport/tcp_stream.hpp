@@ -6,6 +6,8 @@
 // posted.
 #pragma once
 
+#include <sys/types.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -83,12 +85,19 @@ class TcpStream {
   };
   /// Memory for one system call.
   class Parts;
+  struct Received {
+    ssize_t bytes;         ///< below zero: errno
+    std::size_t in_place;  ///< so many of them at most; those behind are early
+    std::size_t room;
+  };
 
   /// Whether so much goes both ways that sending and receiving take turns.
   [[nodiscard]] bool takes_turns() const noexcept { return std::min(bytes_to_send_, bytes_to_receive_) > most_at_once; }
   [[nodiscard]] Result<bool> push(const std::string& own_name, calls::Watchdog& watchdog);
   [[nodiscard]] Result<bool> pull(const std::string& own_name, calls::Watchdog& watchdog);
   void add_sends(Parts& parts, std::size_t most);
+  [[nodiscard]] ssize_t send(Parts& parts) const noexcept;
+  [[nodiscard]] Received receive(Parts& parts, bool are_short);
   [[nodiscard]] bool add_receives(Parts& parts, std::size_t most);
   void count_sent(std::size_t bytes) noexcept;
   [[nodiscard]] Result<void> count_received(std::size_t bytes, calls::Watchdog& watchdog);
